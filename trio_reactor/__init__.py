@@ -1,0 +1,1 @@
+"""Own what does not last."""

@@ -1,0 +1,1 @@
+"""One unbroken logical session out of many sessions that expire."""
