@@ -52,7 +52,7 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(READY)
-	@$(BIN)/mkdocs build --strict --site-dir build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -43,7 +43,7 @@ class Fence:
         self._event: trio.Event | None = None
 
     def __repr__(self) -> str:
-        return f"<Fence {self._name}: {self._reason or 'down'}>"
+        return f"<Fence {self._name}: {'down' if self._reason is None else self._reason}>"
 
     @property
     def is_set(self) -> bool:
@@ -124,19 +124,24 @@ class Generations:
         number: The first generation.
     """
 
-    __slots__ = ("name", "number")
+    __slots__ = ("_number", "name")
 
     def __init__(self, name: str = "generation", number: int = 0) -> None:
         self.name = name
-        self.number = number
+        self._number = number
+
+    @property
+    def number(self) -> int:
+        """The current generation; it only rises."""
+        return self._number
 
     def token(self) -> Token:
         """A token of the current generation."""
-        return Token(self, self.number)
+        return Token(self, self._number)
 
     def advance(self) -> Token:
         """End the current generation, and every token of it; returns one of the next."""
-        self.number += 1
+        self._number += 1
         return self.token()
 
 
@@ -181,6 +186,10 @@ class FencedMapping(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._tokens)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether the key is admitted now."""
+        return key in self._tokens
 
     def __iter__(self) -> Iterator[KeyToken[K]]:
         """The live tokens, in the order their keys were admitted."""

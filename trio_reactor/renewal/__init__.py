@@ -1,1 +1,47 @@
-"""One unbroken logical session out of many sessions that expire."""
+"""One unbroken logical session out of many sessions that expire.
+
+Read `source` for what an adapter author implements and `policy` for what a chain decides, and
+`session` for the handle; `chain` and `slot` are the shell between them, `media` is the output,
+`evidence` and `summary` say what became of every source.
+"""
+
+from .errors import (
+    ContractBroken,
+    OpenFailed,
+    RouteChanged,
+    SessionRecovering,
+    SessionRetired,
+    SourcesExhausted,
+)
+from .evidence import Cleanup
+from .media import LossesUnknown, MediaReceiver, Pressure
+from .options import RenewalOptions
+from .session import Accepted, Renewal, RenewalState, SourceStatus, open_renewal
+from .source import AudioFrame, ClipRequest, Predecessor, Source, SourceOpener, VideoFrame
+from .summary import RenewalReport
+
+__all__ = [
+    "Accepted",
+    "AudioFrame",
+    "Cleanup",
+    "ClipRequest",
+    "ContractBroken",
+    "LossesUnknown",
+    "MediaReceiver",
+    "OpenFailed",
+    "Predecessor",
+    "Pressure",
+    "Renewal",
+    "RenewalOptions",
+    "RenewalReport",
+    "RenewalState",
+    "RouteChanged",
+    "SessionRecovering",
+    "SessionRetired",
+    "Source",
+    "SourceOpener",
+    "SourceStatus",
+    "SourcesExhausted",
+    "VideoFrame",
+    "open_renewal",
+]

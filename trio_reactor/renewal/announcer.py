@@ -1,0 +1,217 @@
+"""What a chain says: its steps as events, each with what a person needs to understand it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, final
+
+from trio_reactor.channel import Publisher
+from trio_reactor.events import FailureRecord
+from trio_reactor.world import World
+
+from . import events, phases
+from .clips import Unfinished
+from .evidence import Cleanup
+from .handoff import HandoffEvidence
+from .slot import Slot
+from .source import GoingAway, OpenCause, SourceEvent
+
+__all__ = ["Announcer"]
+
+
+@final
+class Announcer:
+    """Publishes the events of one chain, until its publisher has ended."""
+
+    def __init__(self, publisher: Publisher, world: World) -> None:
+        self._publisher = publisher
+        self._world = world
+
+    def say(self, event: events.RenewalEvent) -> None:
+        """Publish this event; after the end of the handle there is nobody to tell."""
+        if not self._publisher.ended:
+            self._publisher.publish(event)
+
+    def opening(self, slot: Slot) -> None:
+        """An attempt to open a source begins."""
+        self.say(
+            events.SourceOpening(
+                source=slot.ref, after=slot.after, cause=slot.cause, resuming=slot.resuming
+            )
+        )
+
+    def opened(self, slot: Slot, on_air: Slot | None) -> None:
+        """A source is open and set up."""
+        self.say(
+            events.SourceOpened(
+                source=slot.ref,
+                after=slot.after,
+                cause=slot.cause,
+                took=self._world.clock() - slot.began,
+                lifetime=slot.lifetime,
+                exclusive=slot.exclusive,
+            )
+        )
+        self.scheduled(slot)
+        if on_air is not None:
+            self.say(events.Prepared(source=slot.ref, age=slot.age, after=on_air.ref))
+
+    def open_failed(
+        self,
+        slot: Slot,
+        failure: BaseException,
+        *,
+        consecutive: int,
+        pause: float | None,
+        permanent: bool,
+    ) -> None:
+        """A source could not be opened."""
+        self.say(
+            events.OpenFailure(
+                source=slot.ref,
+                after=slot.after,
+                cause=slot.cause,
+                took=self._world.clock() - slot.began,
+                consecutive=consecutive,
+                pause=pause,
+                permanent=permanent,
+                failure=FailureRecord.of(failure),
+            )
+        )
+
+    def scheduled(self, slot: Slot) -> None:
+        """It is settled when the successor of a source is due."""
+        span = slot.lifespan
+        assert span is not None  # noqa: S101 - it is open
+        now = self._world.clock()
+        self.say(
+            events.PrepareScheduled(
+                source=slot.ref,
+                age=slot.age,
+                prepare_in=None if span.prepare_at is None else max(0.0, span.prepare_at - now),
+                expires_in=span.left(now),
+            )
+        )
+
+    def on_air(self, slot: Slot, cause: OpenCause, gap: float) -> None:
+        """A source feeds the output from now on."""
+        self.say(
+            events.OnAir(
+                source=slot.ref,
+                age=slot.age,
+                generation=slot.generation,
+                after=slot.after,
+                cause=cause,
+                gap=gap,
+            )
+        )
+
+    def handed_over(
+        self, old: Slot, new: Slot, evidence: HandoffEvidence, tail: events.Tail, gap: float
+    ) -> None:
+        """A source gave way to the next at a boundary."""
+        self.say(
+            events.HandedOver(
+                old=old.ref,
+                age=old.age_at_end,
+                new=new.ref,
+                evidence=evidence,
+                tail=tail,
+                gap=gap,
+            )
+        )
+
+    def told(self, slot: Slot, event: SourceEvent) -> None:
+        """A source told of one of its clips, or that it will end sooner."""
+        if not isinstance(event, GoingAway):
+            self.say(events.ClipChanged(source=slot.ref, age=slot.age, change=event))
+            return
+        self.say(
+            events.LifetimeShortened(
+                source=slot.ref,
+                age=slot.age,
+                expires_in=slot.expires_in or 0.0,
+                detail=event.reason,
+            )
+        )
+        self.scheduled(slot)
+
+    def lost_clips(
+        self,
+        slot: Slot,
+        clips: Iterable[Unfinished],
+        why: Literal["source-lost", "not-in-state"],
+    ) -> None:
+        """Name each clip that will not be played to its end."""
+        for clip in clips:
+            self.say(
+                events.ClipLost(
+                    source=slot.ref,
+                    age=slot.age,
+                    clip=clip.clip,
+                    frames_expected=clip.frames_expected,
+                    frames_received=clip.frames_received,
+                    why=why,
+                )
+            )
+
+    def recovering(self, slot: Slot) -> None:
+        """Something was lost of a source that lives, and is being made good."""
+        phase = slot.phase
+        assert isinstance(phase, phases.Recovering)  # noqa: S101 - it has just become that
+        self.say(
+            events.Recovering(
+                source=slot.ref,
+                age=slot.age,
+                mode=phase.mode,
+                why=slot.why,
+                failure=_record(slot.loss),
+                on_air=phase.on_air,
+            )
+        )
+
+    def recovered(self, slot: Slot, took: float) -> None:
+        """A source is whole again."""
+        self.say(
+            events.Recovered(source=slot.ref, age=slot.age, generation=slot.generation, took=took)
+        )
+
+    def replaced(self, old: Slot, new: Slot | None, tail: events.Tail) -> None:
+        """The source on air was let go as lost."""
+        self.say(
+            events.Replaced(
+                old=old.ref,
+                age=old.age_at_end,
+                new=None if new is None else new.ref,
+                why=old.why,
+                failure=_record(old.loss),
+                tail=tail,
+            )
+        )
+
+    def closed(self, slot: Slot, cleanup: Cleanup) -> None:
+        """A source has left altogether."""
+        phase = slot.phase
+        left_at = slot.left_at
+        self.say(
+            events.SourceClosed(
+                source=slot.ref,
+                age=slot.age,
+                why=phase.why if isinstance(phase, phases.Closed) else "retired",
+                took=0.0 if left_at is None else self._world.clock() - left_at,
+                cleanup=cleanup,
+            )
+        )
+
+    def stopped(self, on_air: Slot | None) -> None:
+        """No successors are prepared any more."""
+        self.say(
+            events.RenewalStopped(
+                source=None if on_air is None else on_air.ref,
+                age=0.0 if on_air is None else on_air.age,
+            )
+        )
+
+
+def _record(failure: BaseException | None) -> FailureRecord | None:
+    return None if failure is None else FailureRecord.of(failure)

@@ -1,0 +1,404 @@
+"""The chain: one logical source out of many physical ones.
+
+It gathers what is known, asks the pure policy for the next step, and takes it, all in one go;
+whatever takes time happens in tasks of the owner's and comes back as a change.  Every result that
+comes back passes a fence first: the phase of its slot, which never returns from leaving.
+
+A slot has a role: it is *on air*, or the *next*, or *leaving*.  It leaves in its own task and
+counts as owned until it has left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import assert_never, final
+
+import trio
+
+from trio_reactor.channel import Publisher
+from trio_reactor.errors import Expired, Lost, Overflow, ReactorError, is_expected
+from trio_reactor.owner import Attempt, Owner
+from trio_reactor.world import World
+
+from . import events, phases, policy
+from .announcer import Announcer
+from .clips import Unfinished
+from .errors import RouteChanged, refusal, sole
+from .handoff import BoundaryFacts
+from .lineup import Lineup
+from .media import LossesUnknown, MediaOutput
+from .options import RenewalOptions
+from .proof import cleanup_of, not_opened
+from .slot import Slot
+from .source import (
+    Reconnectable,
+    Source,
+    SourceEvent,
+    SourceOpener,
+)
+from .summary import CleanupLedger
+from .tally import FailureTally
+from .upkeep import Upkeep
+
+__all__ = ["Chain"]
+
+
+@final
+class Chain:
+    """Keeps one source on air, prepares the next, and lets go of those before.
+
+    Args:
+        owner: Holds the sources and runs the work.
+        opener: Opens a source.
+        options: Leads, budgets and bounds.
+        publisher: Where it says what happens.
+    """
+
+    def __init__(
+        self, owner: Owner, opener: SourceOpener, options: RenewalOptions, publisher: Publisher
+    ) -> None:
+        self._owner = owner
+        self.options = options
+        self.announce = Announcer(publisher, owner.world)
+        self.output = MediaOutput(options, self._overflowed)
+        self.ledger = CleanupLedger(options)
+        self.autoplay = True
+        self.canvas: tuple[int, int] | None = None
+        self.renewing = True
+        self.finished = False
+        self._tally = FailureTally(options, owner.world.random)
+        self._upkeep = Upkeep(self, owner)
+        self._lineup = Lineup(
+            self, owner, opener, self.announce, self.ledger, self._tally, self._upkeep
+        )
+        self._change = trio.Event()
+
+    @property
+    def on_air(self) -> Slot | None:
+        """The slot that feeds the output, or would if it could be reached."""
+        return self._lineup.on_air
+
+    @property
+    def next(self) -> Slot | None:
+        """The slot that is to follow."""
+        return self._lineup.next
+
+    @property
+    def leaving(self) -> Mapping[int, Slot]:
+        """The slots that were let go and have not left yet, by their numbers."""
+        return self._lineup.leaving
+
+    @property
+    def last(self) -> Slot | None:
+        """The slot that is on air, or was the last to be."""
+        return self._lineup.last
+
+    @property
+    def world(self) -> World:
+        """The owner's."""
+        return self._owner.world
+
+    @property
+    def close_deadline(self) -> float:
+        """When everything has to have left, on the clock; infinite before close began."""
+        return self._owner._close_deadline
+
+    # ------------------------------------------------------------------------------------ its life
+
+    async def open_first(self) -> None:
+        """Open the first source and put it on air.
+
+        Raises:
+            OpenFailed: It could not be opened; carries what is proven of its clean-up.
+            BaseException: The defect that its adapter raised.
+        """
+        # In a scope that is cancelled already the owner would only say that it acquires nothing.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        slot = self._lineup.open("first")
+        attempt = slot.attempt
+        assert attempt is not None  # noqa: S101 - just started
+        gone: ReactorError | None = None
+        try:
+            await attempt.wait_opened()
+        except ReactorError as raised:
+            gone = raised
+        except trio.Cancelled:
+            if self._owner.failure is None:
+                raise
+            # A defect of its close ended the owner before it was told that nothing was opened.
+            with trio.CancelScope(shield=True):
+                await attempt.wait_ended()
+            if attempt.failure is None or attempt.is_defect:
+                raise
+            gone = Lost("the first source could not be opened")
+        if gone is not None:
+            raise not_opened(slot, attempt, gone)
+        # A source that was put on air after its owner began to stop would be a lie.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._owner.stopping.check()
+        self._settle()
+        self._owner.start_soon(self.run, name=f"{self._owner.name} chain")
+
+    async def run(self) -> None:
+        """Take each step when it is due, until the last source is gone and none is to follow."""
+        while not self.finished:
+            # Before the steps: what changes from here on is looked at again.
+            self._change = trio.Event()
+            until = self._settle()
+            with trio.CancelScope(deadline=math.inf if until is None else until):
+                await self._change.wait()
+
+    async def stop_renewing(self) -> None:
+        """Want no successors any more; cancel and join one that opens.  Always a checkpoint."""
+        if self.renewing:
+            self.renewing = False
+            self.announce.stopped(self.on_air)
+        opening = [
+            slot.attempt
+            for slot in (self.next, *self.leaving.values())
+            if slot is not None and slot.attempt is not None and slot.opening
+        ]
+        self.changed()
+        if self.next is not None and self.next.opening:
+            self._lineup.discard("retired")
+        await trio.lowlevel.checkpoint()
+        for attempt in opening:
+            await attempt.wait_ended()
+
+    def changed(self) -> None:
+        """Something that decides has changed: look again."""
+        self._change.set()
+
+    def _settle(self) -> float | None:
+        """Take every step that is due; returns until when to wait, `None` for a change only."""
+        lineup = self._lineup
+        while not self.finished:
+            now = self.world.clock()
+            self._tally.settle(now, None if self.on_air is None else self.on_air.lifespan)
+            decision = policy.decide(self.facts(now), self.options)
+            match decision:
+                case policy.Wait(until=until):
+                    return until
+                case policy.Idle():
+                    return None
+                case policy.Fail():
+                    self._owner.fail(self._tally.failure())
+                case policy.Finish():
+                    self.finished = True
+                    self.output.end()
+                case policy.Prepare(cause=cause):
+                    lineup.prepare(cause)
+                case policy.Abandon():
+                    lineup.discard("retired")
+                case policy.Discard(why=why):
+                    lineup.discard(why)
+                case policy.Activate(cause=cause):
+                    lineup.activate(cause)
+                case policy.HandOver(evidence=evidence):
+                    lineup.hand_over(evidence)
+                case policy.Yield(evidence=evidence):
+                    lineup.give_way(evidence)
+                case policy.Reconnect(role=role, within=within):
+                    slot = self.on_air if role == "current" else self.next
+                    assert slot is not None  # noqa: S101 - the policy saw it
+                    self._upkeep.reconnect(slot, now + within)
+                case policy.Replace():
+                    lineup.replace("replaced")
+                case policy.Expire():
+                    lineup.replace("expired")
+                case _:
+                    assert_never(decision)
+        return None
+
+    # ----------------------------------------------------------------------------------- the facts
+
+    def facts(self, now: float) -> policy.ChainFacts:
+        """What is known in this step."""
+        on_air, following = self.on_air, self.next
+        ready = (
+            following is not None
+            and isinstance(following.phase, phases.Prepared)
+            and (following.playable is None or following.book.has_ready)
+        )
+        return policy.ChainFacts(
+            now=now,
+            current=None if on_air is None else on_air.facts(),
+            next=None if following is None else following.facts(),
+            leaving=len(self.leaving),
+            exclusive_leaving=any(slot.exclusive for slot in self.leaving.values()),
+            boundary=BoundaryFacts(
+                open_sequences=on_air is not None and bool(on_air.pending),
+                idle_since=None if on_air is None else on_air.book.idle_since,
+                next_ready=ready,
+                last=None if on_air is None else on_air.book.last,
+            ),
+            vacancy=self._lineup.vacancy,
+            retry_at=self._tally.retry_at,
+            exhausted=self._tally.exhausted,
+            renewing=self.renewing,
+            stopping=self._owner.stopping.is_set,
+        )
+
+    def route(self) -> Slot | None:
+        """The slot that takes work bound to none, if any does now."""
+        match policy.route(self.facts(self.world.clock())):
+            case "next":
+                return self.next
+            case "current":
+                return self.on_air
+            case None:
+                return None
+
+    def check_route(self, slot: Slot) -> None:
+        """Raise unless commands are taken, and the slot is the one that takes unbound work.
+
+        Raises:
+            RouteChanged: Another one is, or none.
+            Closed, Failed: No commands are taken.
+        """
+        self._owner.check()
+        if self.route() is not slot:
+            raise RouteChanged("the source that was to take the work changed", retryable=True)
+
+    def is_taken(self, identity: str) -> bool:
+        """Whether a source that is owned has this identity."""
+        return self._lineup.is_taken(identity)
+
+    def tail(self) -> events.Tail | None:
+        """The tail of the source on air, if there is one."""
+        if self.on_air is None:
+            return None
+        try:
+            lost = self.output.losses.total()
+        except LossesUnknown:
+            return self.on_air.tail((None, None))
+        return self.on_air.tail((lost.frames, lost.samples))
+
+    # ------------------------------------------------------- what slots tell, each in its own task
+
+    def slot_opened(self, slot: Slot) -> None:
+        """A source is open and set up: from here on it takes work, unless it is to leave."""
+        attempt = slot.attempt
+        assert attempt is not None  # noqa: S101 - its task runs
+        assert slot.identity is not None  # noqa: S101 - set up
+        self.ledger.identify(slot.incarnation, slot.identity)
+        if attempt.reason is not None or self._owner.stopping.is_set:
+            return
+        slot.advance("opened")
+        self.announce.opened(slot, self.on_air)
+        for event in slot.early():
+            self.announce.told(slot, event)
+        self.changed()
+
+    def slot_told(self, slot: Slot, event: SourceEvent) -> None:
+        """A source told of a clip, or that it will end sooner."""
+        self.announce.told(slot, event)
+        self.changed()
+
+    def slot_accepted(self, slot: Slot, clip: str) -> None:
+        """A source answered that it took a clip."""
+        if slot.live:
+            slot.book.accepted(clip, self.world.clock())
+        elif not slot.book.knows(clip):
+            # What it was known to have was named lost when it was let go.
+            self.announce.lost_clips(slot, (Unfinished(clip, None, 0),), "source-lost")
+
+    def slot_forgot(self, slot: Slot, lost: Unfinished) -> None:
+        """A source does not know one of its clips any more."""
+        self.announce.lost_clips(slot, (lost,), "not-in-state")
+
+    def slot_lost(self, slot: Slot, why: events.LossReason, cause: BaseException | None) -> None:
+        """Something of a source that lives was lost, or is not trusted any more."""
+        if cause is not None and not is_expected(cause):
+            self._owner.fail(cause)
+            return
+        occurrence: phases.Occurrence = "condemned"
+        if why in ("media-lost", "events-lost") and isinstance(slot.source, Reconnectable):
+            occurrence = why
+        if slot.advance(occurrence):
+            self.say_recovering(slot, why, cause)
+        self.changed()
+
+    def slot_failed(self, slot: Slot, defect: Exception) -> None:
+        """A source's adapter has a defect."""
+        self._owner.fail(defect)
+
+    def slot_leaving(self, slot: Slot) -> None:
+        """A source begins to leave; one that still has a role is closed with its owner."""
+        if slot is self.on_air:
+            self._lineup.take_off_air(slot, "retired")
+        elif slot is self.next and not isinstance(slot.phase, phases.Opening):
+            self._lineup.next = None
+            self._lineup.let_go(slot, "retired")
+
+    def say_recovering(
+        self, slot: Slot, why: events.LossReason, cause: BaseException | None
+    ) -> None:
+        """A source has begun to recover, or its recovery has escalated: say so."""
+        if slot.lost_at is None:
+            slot.lost_at = self.world.clock()
+        slot.why, slot.loss = why, cause
+        self.announce.recovering(slot)
+
+    def slot_departed(self, slot: Slot, attempt: Attempt[Source]) -> None:
+        """A source that was held is lost, or has expired; its own task is leaving it."""
+        failure = attempt.failure
+        if failure is not None and attempt.is_defect:
+            self._owner.fail(failure)
+        if slot.live:
+            expired = attempt.reason == "expired" or isinstance(failure, Expired)
+            condemned = isinstance(slot.phase, phases.Recovering) and slot.phase.mode == "replace"
+            if expired or not condemned:
+                slot.why = "expired" if expired else "died"
+                slot.loss = failure if expired else failure or slot.loss
+            occurrence: phases.Occurrence = "expired" if expired else "died"
+            if slot is self.on_air:
+                self._lineup.lose(slot, occurrence)
+            elif slot is self.next:
+                self._lineup.discard(occurrence)
+        self.changed()
+
+    def slot_ended(self, slot: Slot, attempt: Attempt[Source]) -> None:
+        """A source has left altogether, or was never opened."""
+        failure = attempt.failure
+        never_was = isinstance(slot.phase, phases.Opening) and attempt.reason == "failed"
+        if slot is self.next:
+            self._lineup.next = None
+        self._lineup.leaving.pop(slot.incarnation, None)
+        if not never_was:
+            slot.advance("retired")
+        slot.advance("closed")
+        slot.cleanup = cleanup_of(slot, failure)
+        if failure is not None and not never_was:
+            slot.add_failure(failure)
+        cleanup = slot.cleanup
+        self.ledger.record(slot.incarnation, cleanup)
+        for dispatch in tuple(slot.pending):
+            dispatch.give_up()
+        if never_was and failure is not None:
+            self._count_failed_open(slot, sole(failure))
+        else:
+            self.announce.closed(slot, cleanup)
+        if failure is not None and attempt.is_defect:
+            self._owner.fail(failure)
+        self.changed()
+
+    def _count_failed_open(self, slot: Slot, failure: BaseException) -> None:
+        now = self.world.clock()
+        self._tally.open_failed(now, None if self.on_air is None else self.on_air.lifespan, failure)
+        refused = refusal(failure)
+        over = self._tally.exhausted or slot.cause == "first" or not is_expected(failure)
+        retry_at = self._tally.retry_at
+        self.announce.open_failed(
+            slot,
+            failure,
+            consecutive=self._tally.consecutive,
+            pause=None if over or retry_at is None else max(0.0, retry_at - now),
+            permanent=refused is not None and refused.permanent,
+        )
+
+    def _overflowed(self, overflow: Overflow) -> None:
+        """Fail, because the output was not drained; once close began nobody has to any more."""
+        if not self._owner.closing.is_set:
+            self._owner.fail(overflow)

@@ -1,0 +1,229 @@
+"""What is known of the clips of one source: its own account of them, and the pictures that came.
+
+The book is opened with the source's state and kept by its events.  A refreshed state, after a
+reconnect, replaces what was known; a clip that it no longer has is lost, and no life is invented
+for it.  Events and pictures may come on different ways, so pictures of a clip that was not said to
+have started yet are counted all the same, and what is said twice or late changes nothing.
+
+Pure but for being kept: it reads no clock and does no I/O.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+import msgspec
+
+from .handoff import LastClip
+from .source import (
+    Clip,
+    ClipEnded,
+    ClipFailed,
+    ClipStarted,
+    ClipUpdated,
+    SourceState,
+)
+
+__all__ = ["ClipBook", "ClipEvent", "Unfinished"]
+
+ClipEvent = ClipUpdated | ClipStarted | ClipEnded | ClipFailed
+
+_REMEMBERED: Final = 256
+"""How many clips are remembered after their end, so that a late word of one revives none; and for
+how many that are not over it is counted what came of them."""
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """A clip that will not be played to its end."""
+
+    clip: str
+    frames_expected: int | None
+    frames_received: int
+
+
+@final
+class _Showing:
+    """What came of one clip."""
+
+    __slots__ = ("clip", "ended_at", "expected", "pictures", "samples", "started")
+
+    def __init__(self, clip: str) -> None:
+        self.clip = clip
+        self.started = False
+        self.expected: int | None = None
+        self.pictures = 0
+        self.samples = 0
+        self.ended_at: float | None = None
+
+
+@final
+class ClipBook:
+    """The clips of one source."""
+
+    def __init__(self, now: float) -> None:
+        self._clips: dict[str, Clip] = {}
+        self._over: dict[str, None] = {}
+        self.idle_since: float | None = now
+        """Since when there has been no clip in any phase; `None` while there is one."""
+        self._shown: dict[str, _Showing] = {}
+        """What came of the clips that are not over, started or not."""
+        self._last: _Showing | None = None
+
+    def __len__(self) -> int:
+        return len(self._clips)
+
+    def __contains__(self, clip: object) -> bool:
+        return clip in self._clips
+
+    def knows(self, clip: str) -> bool:
+        """Whether it has the clip, or remembers its end."""
+        return clip in self._clips or clip in self._over
+
+    @property
+    def clips(self) -> tuple[Clip, ...]:
+        """The clips, in the order in which they became known; after a refresh in playing order."""
+        return tuple(self._clips.values())
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a clip could be shown at once."""
+        return any(clip.phase == "ready" for clip in self._clips.values())
+
+    @property
+    def last(self) -> LastClip | None:
+        """The last clip that went on air, if one was seen to start."""
+        last = self._last
+        if last is None:
+            return None
+        return LastClip(last.clip, last.expected, last.pictures, last.ended_at)
+
+    @property
+    def samples(self) -> int:
+        """Interleaved samples received of the last clip."""
+        return 0 if self._last is None else self._last.samples
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last clip has ended and all its pictures have come."""
+        last = self._last
+        return (
+            last is not None
+            and last.ended_at is not None
+            and last.expected is not None
+            and last.pictures >= last.expected
+        )
+
+    def refresh(self, state: SourceState, now: float) -> tuple[Unfinished, ...]:
+        """Take the source's whole state; returns the clips it no longer has."""
+        kept = {clip.id: clip for clip in state.clips}
+        gone = tuple(self._unfinished(clip) for clip in self._clips.values() if clip.id not in kept)
+        for lost in gone:
+            self._forget(lost.clip)
+        for known in kept:
+            self._over.pop(known, None)  # the whole state is the source's last word
+        self._clips = kept
+        playing = state.playing
+        if playing is not None:
+            self._start(playing.id, playing.frames)
+        self._settle(now)
+        return gone
+
+    def apply(self, event: ClipEvent, now: float) -> None:
+        """Take one event of the source's."""
+        match event:
+            case ClipUpdated(clip=clip):
+                self._update(clip)
+            case ClipStarted(clip=clip, frames=frames):
+                self._update(Clip(clip, "playing", frames))
+            case ClipEnded(clip=clip, frames=frames):
+                self._end(clip, frames, now)
+            case ClipFailed(clip=clip):
+                self._end(clip, None, now)
+        self._settle(now)
+
+    def accepted(self, clip: str, now: float) -> None:
+        """A request was answered with this identity; its events may have come before."""
+        if not self.knows(clip):
+            self._clips[clip] = Clip(clip, "queued")
+            self._settle(now)
+
+    def picture(self, clip: str | None) -> None:
+        """A picture came, of this clip if it says so."""
+        showing = self._showing(clip)
+        if showing is not None:
+            showing.pictures += 1
+
+    def sound(self, clip: str | None, samples: int) -> None:
+        """Sound came; interleaved samples."""
+        showing = self._showing(clip)
+        if showing is not None:
+            showing.samples += samples
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """What is lost if the source goes now."""
+        return tuple(self._unfinished(clip) for clip in self._clips.values())
+
+    def _showing(self, clip: str | None) -> _Showing | None:
+        last = self._last
+        if clip is None or (last is not None and clip == last.clip):
+            return last
+        if clip in self._over:
+            return None
+        showing = self._shown.get(clip)
+        if showing is None:
+            showing = self._shown[clip] = _Showing(clip)
+            if len(self._shown) > _REMEMBERED:
+                del self._shown[next(iter(self._shown))]
+        return showing
+
+    def _unfinished(self, clip: Clip) -> Unfinished:
+        showing = self._shown.get(clip.id)
+        if showing is None:
+            return Unfinished(clip.id, clip.frames, 0)
+        expected = clip.frames if showing.expected is None else showing.expected
+        return Unfinished(clip.id, expected, showing.pictures)
+
+    def _update(self, clip: Clip) -> None:
+        if clip.id in self._over:
+            return
+        known = self._clips.get(clip.id)
+        if known is not None and clip.frames is None:
+            clip = Clip(clip.id, clip.phase, known.frames)
+        if known is not None and known.phase == "playing":
+            clip = Clip(clip.id, "playing", clip.frames)  # a word that came late
+        self._clips[clip.id] = clip
+        if clip.phase == "playing":
+            self._start(clip.id, clip.frames)
+
+    def _start(self, clip: str, frames: int | None) -> None:
+        last = self._shown.setdefault(clip, _Showing(clip))
+        if not last.started:
+            last.started = True
+            self._last = last
+        if frames is not None:
+            last.expected = frames
+
+    def _end(self, clip: str, frames: int | None, now: float) -> None:
+        if clip in self._over:
+            return
+        last = self._shown.get(clip)
+        if last is not None and not last.started:
+            known = self._clips.get(clip)
+            self._start(clip, None if known is None else known.frames)  # nobody said that it did
+        if last is not None:
+            last.ended_at = now
+            last.expected = last.expected if frames is None else frames
+        self._forget(clip)
+
+    def _forget(self, clip: str) -> None:
+        self._clips.pop(clip, None)
+        self._shown.pop(clip, None)
+        self._over[clip] = None
+        if len(self._over) > _REMEMBERED:
+            del self._over[next(iter(self._over))]
+
+    def _settle(self, now: float) -> None:
+        if self._clips:
+            self.idle_since = None
+        elif self.idle_since is None:
+            self.idle_since = now

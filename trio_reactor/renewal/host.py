@@ -1,0 +1,84 @@
+"""What a slot needs of the chain it belongs to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from trio_reactor.world import World
+
+from .clips import Unfinished
+from .events import LossReason
+from .media import MediaOutput
+from .options import RenewalOptions
+from .source import SourceEvent
+
+if TYPE_CHECKING:
+    from .slot import Slot
+
+__all__ = ["SlotHost"]
+
+
+class SlotHost(Protocol):
+    """What a slot needs of the chain it belongs to.  Everything is synchronous."""
+
+    @property
+    def on_air(self) -> Slot | None:
+        """The slot that feeds the output now."""
+        ...
+
+    @property
+    def world(self) -> World:
+        """Its clock and its chance."""
+        ...
+
+    @property
+    def options(self) -> RenewalOptions:
+        """Its budgets."""
+        ...
+
+    @property
+    def output(self) -> MediaOutput:
+        """Where frames go."""
+        ...
+
+    @property
+    def canvas(self) -> tuple[int, int] | None:
+        """The size of the picture that was set, in pixels."""
+        ...
+
+    @property
+    def close_deadline(self) -> float:
+        """When everything has to have left, on the clock."""
+        ...
+
+    def is_taken(self, identity: str) -> bool:
+        """Whether a live source has this identity."""
+        ...
+
+    def changed(self) -> None:
+        """Look again at what decides."""
+        ...
+
+    def slot_opened(self, slot: Slot) -> None:
+        """The slot is open and set up."""
+        ...
+
+    def slot_lost(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
+        """Something of a slot that lives was lost."""
+        ...
+
+    def slot_told(self, slot: Slot, event: SourceEvent) -> None:
+        """The slot has taken an event of its source."""
+        ...
+
+    def slot_forgot(self, slot: Slot, lost: Unfinished) -> None:
+        """The slot's source does not know one of its clips any more."""
+        ...
+
+    def slot_leaving(self, slot: Slot) -> None:
+        """The slot begins to close its source, whether it was asked to by its chain or not."""
+        ...
+
+    def slot_failed(self, slot: Slot, defect: Exception) -> None:
+        """The slot's adapter has a defect, which is terminal."""
+        ...

@@ -1,0 +1,212 @@
+"""The roles of a chain's sources, and the steps that change them.
+
+One is *on air*, one is the *next*, the others are *leaving*.  Every step is synchronous, and says
+what it did.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Protocol, final
+
+from trio_reactor.errors import Lost, Overflow
+from trio_reactor.owner import Attempt, Owner
+
+from . import events, phases
+from .announcer import Announcer
+from .handoff import HandoffEvidence
+from .host import SlotHost
+from .slot import Slot
+from .source import OpenCause, Predecessor, Resumable, Source, SourceOpener
+from .summary import CleanupLedger
+from .tally import FailureTally
+from .upkeep import Upkeep, defects_are_terminal
+
+__all__ = ["Lineup", "LineupHost"]
+
+
+class LineupHost(SlotHost, Protocol):
+    """What hears of the ends of attempts, beside what a slot tells."""
+
+    def slot_departed(self, slot: Slot, attempt: Attempt[Source]) -> None:
+        """A source that was held is lost, or has expired."""
+        ...
+
+    def slot_ended(self, slot: Slot, attempt: Attempt[Source]) -> None:
+        """A source has left altogether, or was never opened."""
+        ...
+
+
+@final
+class Lineup:
+    """Who is on air, who is next and who is leaving.
+
+    Args:
+        host: The chain.
+        owner: Holds the sources.
+        opener: Opens a source.
+        announce: Where it is said what happens.
+        ledger: Is asked before each open.
+        tally: Counts what ended by itself.
+        upkeep: Has the source on air play.
+    """
+
+    def __init__(
+        self,
+        host: LineupHost,
+        owner: Owner,
+        opener: SourceOpener,
+        announce: Announcer,
+        ledger: CleanupLedger,
+        tally: FailureTally,
+        upkeep: Upkeep,
+    ) -> None:
+        self._host = host
+        self._owner = owner
+        self._opener = opener
+        self._announce = announce
+        self._ledger = ledger
+        self._tally = tally
+        self._upkeep = upkeep
+        self.on_air: Slot | None = None
+        self.next: Slot | None = None
+        self.leaving: dict[int, Slot] = {}
+        self.vacancy: OpenCause = "first"
+        """Why the place on air is vacant, if it is."""
+        self._vacant_since: float | None = None
+        self._before: Slot | None = None
+        self._yielded: tuple[Slot, HandoffEvidence, events.Tail] | None = None
+
+    @property
+    def last(self) -> Slot | None:
+        """The slot that is on air, or was the last to be."""
+        return self.on_air or self._before
+
+    def is_taken(self, identity: str) -> bool:
+        """Whether a source that is owned has this identity."""
+        owned = (self.on_air, self.next, *self.leaving.values())
+        return any(slot is not None and slot.identity == identity for slot in owned)
+
+    def prepare(self, cause: OpenCause) -> None:
+        """Open the next source; that there is no room for its clean-up is terminal."""
+        try:
+            self.open(cause)
+        except Overflow as full:
+            self._owner.fail(full)
+
+    def open(self, cause: OpenCause) -> Slot:
+        """Begin to open the next source.
+
+        Raises:
+            Overflow: There is no room for its clean-up.
+        """
+        incarnation = self._ledger.reserve()
+        before = self.on_air or self._before
+        source = None if before is None else before.source
+        predecessor = Predecessor(
+            None if before is None else before.identity,
+            cause,
+            resumption=source.resumption if isinstance(source, Resumable) else None,
+        )
+        after = None if before is None else before.ref
+        slot = Slot(self._host, self._opener, incarnation, predecessor, after)
+        self.next = slot
+        self._announce.opening(slot)
+        slot.attempt = self._owner.start(
+            slot.life,
+            name=f"{self._owner.name} source {incarnation}",
+            on_lost=functools.partial(self._host.slot_departed, slot),
+            on_ended=functools.partial(self._host.slot_ended, slot),
+        )
+        return slot
+
+    def activate(self, cause: OpenCause) -> None:
+        """Put the prepared source on air: the place is vacant."""
+        slot = self.next
+        assert slot is not None  # noqa: S101 - the policy saw it prepared
+        now = self._owner.world.clock()
+        gap = 0.0 if self._vacant_since is None else now - self._vacant_since
+        if self._yielded is not None:
+            old, evidence, tail = self._yielded
+            self._yielded = None
+            self._announce.handed_over(old, slot, evidence, tail, gap)
+        self._put_on_air(slot, cause, gap)
+
+    def hand_over(self, evidence: HandoffEvidence) -> None:
+        """Put the prepared source on air in the place of the one that is."""
+        old, new = self.on_air, self.next
+        assert old is not None  # noqa: S101 - the policy saw both
+        assert new is not None  # noqa: S101
+        tail = self.take_off_air(old, "handed-over")
+        self._announce.handed_over(old, new, evidence, tail, 0.0)
+        self._put_on_air(new, "plan", 0.0)
+
+    def give_way(self, evidence: HandoffEvidence) -> None:
+        """Let the exclusive source on air go, so that its successor can open."""
+        old = self.on_air
+        assert old is not None  # noqa: S101 - the policy saw it
+        self._yielded = (old, evidence, self.take_off_air(old, "handed-over"))
+        self.vacancy = "plan"
+
+    def _put_on_air(self, slot: Slot, cause: OpenCause, gap: float) -> None:
+        slot.advance("activated")
+        self.next = None
+        self.on_air = slot
+        self._vacant_since = None
+        if slot.media is not None:
+            with defects_are_terminal(self._owner):
+                self._host.output.losses.activate(slot.media, from_start=cause == "first")
+        self._announce.on_air(slot, cause, gap)
+        self._upkeep.play(slot)
+
+    def take_off_air(self, slot: Slot, occurrence: phases.Occurrence) -> events.Tail:
+        """Let go of the source on air; the place is vacant.  Returns its tail."""
+        self.on_air = None
+        self._before = slot
+        self._vacant_since = self._owner.world.clock()
+        lost = None
+        with defects_are_terminal(self._owner):
+            lost = self._host.output.losses.end_feed()
+        tail = slot.tail((None, None) if lost is None else (lost.frames, lost.samples))
+        self.let_go(slot, occurrence)
+        return tail
+
+    def let_go(self, slot: Slot, occurrence: phases.Occurrence) -> None:
+        """Have a source leave; it counts as owned until it has."""
+        self.leaving[slot.incarnation] = slot
+        slot.retire(occurrence)
+
+    def replace(self, occurrence: phases.Occurrence) -> None:
+        """Let the source on air go as lost, or at the end of its life."""
+        slot = self.on_air
+        assert slot is not None  # noqa: S101 - the policy saw it
+        if occurrence == "expired":
+            slot.why, slot.loss = "expired", None
+        self.lose(slot, occurrence)
+
+    def lose(self, slot: Slot, occurrence: phases.Occurrence) -> None:
+        """The source on air is lost: name what went with it, then say so."""
+        self._announce.lost_clips(slot, slot.book.unfinished(), "source-lost")
+        tail = self.take_off_air(slot, occurrence)
+        self._count_end(slot)
+        self.vacancy = "loss"
+        following = self.next
+        takes_over = following is not None and isinstance(following.phase, phases.Prepared)
+        if self._owner.stopping.is_set:
+            takes_over = False
+        self._announce.replaced(slot, following if takes_over else None, tail)
+
+    def discard(self, occurrence: phases.Occurrence) -> None:
+        """Let go of the next source before its turn came."""
+        slot = self.next
+        assert slot is not None  # noqa: S101 - the policy saw it
+        self.next = None
+        self._announce.lost_clips(slot, slot.book.unfinished(), "source-lost")
+        if occurrence != "retired":
+            self._count_end(slot)
+        self.let_go(slot, occurrence)
+
+    def _count_end(self, slot: Slot) -> None:
+        if slot.lifespan is not None:
+            failure = slot.loss or Lost(f"source {slot.incarnation} was lost: {slot.why}")
+            self._tally.source_ended(self._owner.world.clock(), slot.lifespan, failure)

@@ -1,0 +1,118 @@
+"""What can be set about a renewal, with units and bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+__all__ = ["DEFAULT_MAX_SESSIONS", "RenewalOptions", "Retention"]
+
+Retention = Literal["complete", "bounded"]
+"""Whether every source's clean-up is kept, or the newest and all that are unresolved."""
+
+DEFAULT_MAX_SESSIONS: Final = 64
+"""How many sessions a chain opens that keeps every clean-up, unless told otherwise."""
+
+# A year.  What is longer is a mistake of unit, or means "no end", which is said otherwise.
+_Positive = Annotated[float, Field(gt=0, le=31_536_000)]
+_Duration = Annotated[float, Field(ge=0, le=31_536_000)]
+_Fraction = Annotated[float, Field(ge=0, le=1)]
+_Count = Annotated[int, Field(ge=1)]
+
+
+class RenewalOptions(BaseModel):
+    """The options of `open_renewal`; all of them are checked before anything is opened.
+
+    Raises:
+        pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+    lead: _Duration = 30.0
+    """Seconds before its source ends that the next one is prepared; 0 prepares none."""
+
+    jitter: _Fraction = 0.1
+    """How much earlier than that it may be prepared, by chance, so that a fleet does not renew in
+    one second: up to this fraction of `lead`, or of what the source lives before it if that is
+    shorter."""
+
+    handoff_grace: Annotated[float, Field(ge=0, le=5)] = 0.25
+    """Seconds that the last pictures of a clip may take after it has ended, where their number does
+    not tell."""
+
+    open_timeout: _Positive = 30.0
+    """Seconds a source may take to open."""
+
+    reconnect_timeout: _Positive = 10.0
+    """Seconds a source may take to recover; never more than it has left to live."""
+
+    check_timeout: _Positive = 5.0
+    """Seconds that the check of a source before it goes on air may take."""
+
+    cleanup_timeout: _Positive = 10.0
+    """Seconds a source may take to leave, and all of them together at close."""
+
+    accounting_timeout: _Positive = 5.0
+    """Seconds for the local accounting of what is already known of a source after it was closed."""
+
+    first_pause: _Positive = 1.0
+    """Seconds before another attempt after one has failed; doubled with each in a row."""
+
+    max_pause: _Positive = 30.0
+    """The longest such pause, in seconds."""
+
+    pause_jitter: _Fraction = 0.5
+    """How much shorter than that a pause may be, by chance; a fraction of it."""
+
+    max_failures: Annotated[int, Field(ge=1, le=1_000_000)] = 8
+    """Failed sources in a row that end the renewal."""
+
+    stable_after: _Duration = 30.0
+    """Seconds after which a source counts as a good one: lost before, it counts as failed; beyond,
+    it begins the count anew.  A source that is not meant to live that long is a good one once its
+    successor is due."""
+
+    max_frames: _Count = 96
+    """Pictures that may be queued for the reader."""
+
+    max_samples: _Count = 192_000
+    """Interleaved samples that may be queued for the reader: two seconds of stereo at 48 kHz."""
+
+    max_bytes: _Count = 640 * 1024 * 1024
+    """Bytes of pictures and sound together that may be queued.  The default is what the 96 pictures
+    need at 1920x1080 in `rgb24` (597 MB) with some to spare: it bounds memory where pictures are
+    larger, and never acts before `max_frames` where they are not."""
+
+    retention: Retention = "bounded"
+    """Whether every source's clean-up is kept (`complete`), which bounds how many there can be; or
+    the newest, and all that are not proven complete (`bounded`)."""
+
+    max_sessions: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """Sessions that may be opened in all.  `None` is 64 for complete retention, else no cap."""
+
+    retained_successful_cleanups: Annotated[int, Field(ge=0, le=4096)] = 64
+    """Complete clean-ups that bounded retention keeps; older ones are counted by kind."""
+
+    max_unresolved_cleanups: Annotated[int, Field(ge=2, le=4096)] = 16
+    """Clean-ups not proven complete, with those still to come, that bounded retention allows."""
+
+    @property
+    def session_limit(self) -> int | None:
+        """How many sessions may be opened in all; `None` for no cap."""
+        if self.max_sessions is None and self.retention == "complete":
+            return DEFAULT_MAX_SESSIONS
+        return self.max_sessions
+
+    @model_validator(mode="after")
+    def _pauses_grow(self) -> RenewalOptions:
+        if self.first_pause > self.max_pause:
+            raise ValueError("first_pause must not be longer than max_pause")
+        return self

@@ -1,0 +1,57 @@
+"""What is proven, and what is raised, of a source that is gone or never came to be."""
+
+from __future__ import annotations
+
+from trio_reactor.errors import ReactorError
+from trio_reactor.events import FailureRecord
+from trio_reactor.owner import Attempt
+
+from .errors import OpenFailed, refusal, sole
+from .evidence import Cleanup
+from .slot import Slot
+from .source import Source
+from .summary import combine
+
+__all__ = ["cleanup_of", "not_opened"]
+
+
+def cleanup_of(slot: Slot, failure: BaseException | None) -> Cleanup:
+    """What is proven of the end of a slot: by its source, by its failed open, or by both."""
+    refused = refusal(failure)
+    reported = None if refused is None else refused.cleanup
+    if slot.cleanup is not None:
+        return slot.cleanup if reported is None else combine(slot.cleanup, reported)
+    if reported is not None:
+        return reported
+    if refused is not None and refused.outcome == "unknown":
+        return Cleanup.of(
+            None,
+            allocation="owned",
+            termination="unconfirmed",
+            connection="failed",
+            failures=(FailureRecord.of(refused),),
+        )
+    # A context manager that never entered has given up whatever it had: that is its contract.
+    return Cleanup.of(None, allocation="none", termination="not-needed", connection="never-opened")
+
+
+def not_opened(slot: Slot, attempt: Attempt[Source], gone: ReactorError) -> BaseException:
+    """What is raised of a first source that could not be opened, with what is proven of it."""
+    failure = attempt.failure
+    if failure is None and attempt.reason not in ("lost", "expired"):
+        return gone
+    if failure is not None and attempt.is_defect:
+        return failure
+    refused = refusal(failure)
+    if refused is not None:
+        refused.cleanup = slot.cleanup
+        if failure is not None and sole(failure) is refused:
+            return refused
+    opened = OpenFailed(
+        "the first source could not be opened",
+        permanent=refused is not None and refused.permanent,
+        cleanup=slot.cleanup,
+        outcome=failure.outcome if isinstance(failure, ReactorError) else "unknown",
+    )
+    opened.__cause__ = failure or gone
+    return opened

@@ -1,0 +1,444 @@
+"""The handle of a renewal: one logical session, whichever source it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Literal, TypeVar, final, overload
+
+import msgspec
+
+from trio_reactor.channel import EventChannel, Publisher, Subscription
+from trio_reactor.errors import Failed, ReactorError, Refused
+from trio_reactor.events import Event, FailureRecord
+from trio_reactor.owner import CloseReport, Owner, OwnerOptions, open_owner
+from trio_reactor.owner.verdict import without
+from trio_reactor.world import SystemWorld, World
+
+from . import phases
+from .chain import Chain
+from .dispatch import Dispatch
+from .errors import SessionRecovering, SessionRetired
+from .events import RenewalClosed, RenewalFailed, SourceRef
+from .media import MediaReceiver, MediaStatistics, Pressure
+from .options import RenewalOptions
+from .slot import Slot
+from .source import (
+    AudioFrame,
+    Clip,
+    ClipRequest,
+    Playable,
+    SourceOpener,
+    VideoFrame,
+)
+from .summary import RenewalReport
+
+__all__ = ["Accepted", "Renewal", "RenewalState", "SourceStatus", "open_renewal"]
+
+S = TypeVar("S")
+A = TypeVar("A", bound=Event)
+B = TypeVar("B", bound=Event)
+C = TypeVar("C", bound=Event)
+
+SessionStatus = Literal["ready", "recovering", "vacant", "finished", "closed"]
+"""A source is on air; it is being recovered; the place is vacant until the next opens; the last
+source is gone and none follows; the handle is closed."""
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """A clip that a source took."""
+
+    source: SourceRef
+    clip: str
+
+
+class SourceStatus(msgspec.Struct, frozen=True):
+    """One source, as far as it is known."""
+
+    source: SourceRef
+    phase: str
+    age: float
+    """Seconds since it was opened."""
+    expires_in: float | None
+    """Seconds it has left; `None` for no end, or while it opens."""
+    clips: tuple[Clip, ...]
+
+
+class RenewalState(msgspec.Struct, frozen=True):
+    """Where a renewal stands."""
+
+    status: SessionStatus
+    on_air: SourceStatus | None
+    next: SourceStatus | None
+    leaving: int
+    """Sources that were let go and have not left yet."""
+    opened: int
+    """Sources that were opened, or tried to, so far."""
+
+
+@final
+class Renewal:
+    """One unbroken logical session.  Made by `open_renewal`."""
+
+    def __init__(self, owner: Owner, chain: Chain, publisher: Publisher) -> None:
+        self._owner = owner
+        self._chain = chain
+        self.events = publisher
+        """Everything it has to say, in order."""
+
+    # ------------------------------------------------------------------------------------ reading
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages and events."""
+        return self._owner.name
+
+    @property
+    def video(self) -> MediaReceiver[VideoFrame]:
+        """The pictures of the session, across all its sources; one reader at a time."""
+        return self._chain.output.video
+
+    @property
+    def audio(self) -> MediaReceiver[AudioFrame]:
+        """The sound of the session, across all its sources; one reader at a time."""
+        return self._chain.output.audio
+
+    def pressure(self) -> Pressure:
+        """What is queued for the readers, and what the sources lost; exact.
+
+        Raises:
+            LossesUnknown: What was lost cannot be told.
+        """
+        return self._chain.output.pressure()
+
+    def statistics(self) -> MediaStatistics:
+        """What the two outputs queued and delivered.  Readable at any time."""
+        return self._chain.output.statistics()
+
+    @property
+    def state(self) -> RenewalState:
+        """Where it stands now; readable after close.
+
+        Raises:
+            Failed: It has failed; afresh for every caller, from the original.
+        """
+        if self._owner.failure is not None and not self._owner.closing.is_set:
+            raise Failed(f"{self.name} has failed") from self._owner.failure
+        return self._state()
+
+    @overload
+    def observe(
+        self, *, capacity: int = ...
+    ) -> AbstractContextManager[tuple[RenewalState, Subscription[Event]]]: ...
+    @overload
+    def observe(
+        self, a: type[A], /, *, capacity: int = ...
+    ) -> AbstractContextManager[tuple[RenewalState, Subscription[A]]]: ...
+    @overload
+    def observe(
+        self, a: type[A], b: type[B], /, *, capacity: int = ...
+    ) -> AbstractContextManager[tuple[RenewalState, Subscription[A | B]]]: ...
+    @overload
+    def observe(
+        self, a: type[A], b: type[B], c: type[C], /, *, capacity: int = ...
+    ) -> AbstractContextManager[tuple[RenewalState, Subscription[A | B | C]]]: ...
+    @overload
+    def observe(
+        self, *types: type[Event], capacity: int = ...
+    ) -> AbstractContextManager[tuple[RenewalState, Subscription[Event]]]: ...
+    def observe(
+        self, *types: type[Event], capacity: int = 256
+    ) -> AbstractContextManager[tuple[RenewalState, Subscription[Event]]]:
+        """The present state and every later event of it, with no gap between them.
+
+        Args:
+            *types: The events to be given; all if none is named.
+            capacity: How many events of the channel a reader may fall behind.
+        """
+        return self.events.observe(lambda: self.state, *types, capacity=capacity)
+
+    # ----------------------------------------------------------------------------------- commanding
+
+    async def enqueue(self, request: ClipRequest, *, position: int | None = None) -> Accepted:
+        """Have a clip played: by the prepared source if there is one, else by the one on air.
+
+        If it is cancelled before the request is sent, nothing is sent.  After that the request goes
+        on without its caller, and what comes of it is told by events.  If it is not known what
+        became of it, its source is replaced, and it is never sent again.
+
+        Args:
+            request: What is to be played, in the provider's terms.
+            position: Where in the source's queue; at its end by default.
+
+        Raises:
+            SessionRecovering: No source takes work now; nothing was sent.
+            SessionRetired: The last source is gone; nothing was sent.
+            RouteChanged: The source changed before the request was sent; nothing was sent.
+            Refused: The provider said no.
+            Lost: The source was lost; `outcome` says whether the request may have arrived.
+            Closed, Failed: The handle is closed, or has failed.
+        """
+        slot, source = self._routed()
+        dispatch = Dispatch(self._chain, slot, source, request, position)
+        try:
+            self._owner.start_soon(dispatch.run, name=f"{self.name} request")
+        except BaseException:
+            dispatch.drop()  # it never begins
+            raise
+        return Accepted(slot.ref, await dispatch.outcome())
+
+    async def set_autoplay(self, enabled: bool) -> None:
+        """Whether what is ready is played without being asked for; on until it is set.
+
+        It is kept, and applied to every later source when it goes on air.
+
+        Raises:
+            SessionRecovering: It is kept, and no source could be told now.
+            SessionRetired: The last source is gone.
+            ReactorError: What telling it came to; see `pause_and_stop`.
+            Closed, Failed: The handle is closed, or has failed.
+        """
+        self._owner.check()
+        self._chain.autoplay = enabled
+        slot, source = self._on_air()
+        await self._command(slot, source.set_autoplay(enabled))
+
+    async def pause_and_stop(self) -> None:
+        """End what is playing on the source on air, and hold what is queued there.
+
+        Raises:
+            SessionRecovering: No source is on air.
+            SessionRetired: The last source is gone.
+            Refused: The provider said no.
+            ReactorError: Where it is not known what became of it, the source is replaced.
+            Closed, Failed: The handle is closed, or has failed.
+        """
+        self._owner.check()
+        slot, source = self._on_air()
+        await self._command(slot, source.pause_and_stop())
+
+    async def remove(self, clip: str) -> None:
+        """Take a clip out of the queue of the source that has it.
+
+        Raises:
+            Refused: No source that takes work has it, or the provider said no.
+            ReactorError: As for `pause_and_stop`.
+        """
+        slot, source = self._holder(clip)
+        await self._command(slot, source.remove(clip))
+
+    async def move(self, clip: str, position: int) -> None:
+        """Give a clip another position in the queue of the source that has it.
+
+        Raises:
+            Refused: No source that takes work has it, or the provider said no.
+            ReactorError: As for `pause_and_stop`.
+        """
+        slot, source = self._holder(clip)
+        await self._command(slot, source.move(clip, position))
+
+    async def set_canvas(self, width: int, height: int) -> None:
+        """Set the size of the picture, in pixels.
+
+        It is kept, and applied to every later source before it goes on air.
+
+        Raises:
+            SessionRecovering: It is kept, and no source could be told now.
+            SessionRetired: The last source is gone.
+            ReactorError: As for `pause_and_stop`.
+        """
+        self._owner.check()
+        self._chain.canvas = (width, height)
+        following = self._chain.next
+        slot, source = self._on_air()
+        await self._command(slot, source.set_canvas(width, height))
+        if following is None or not phases.takes_work(following.phase):
+            return
+        # It was set up before this was known.
+        if following.playable is not None and self._chain.canvas == (width, height):
+            await self._command(following, following.playable.set_canvas(width, height))
+
+    async def stop_renewal(self) -> None:
+        """Prepare no successors any more; the source on air stays to its end, then the output ends.
+
+        A preparation under way is cancelled and joined.  Cancelling only leaves.
+
+        Raises:
+            Closed, Failed: The handle is closed, or has failed.
+        """
+        self._owner.check()
+        await self._chain.stop_renewing()
+
+    # -------------------------------------------------------------------------------------- closing
+
+    async def close(self) -> RenewalReport:
+        """Close it: every source is retired, once, and nothing is acquired any more.
+
+        However many tasks ask, it runs once; a task that is cancelled here leaves, and it goes on.
+
+        Returns:
+            What became of every source.
+
+        Raises:
+            RuntimeError: Called from inside one of its own tasks.
+            BaseExceptionGroup: What went wrong that nobody has received.
+        """
+        await self._owner.close()
+        return self._chain.ledger.report()
+
+    @property
+    def report(self) -> RenewalReport | None:
+        """What became of every source; `None` until it is closed."""
+        return None if self._owner.report is None else self._chain.ledger.report()
+
+    # ------------------------------------------------------------------------------------- internal
+
+    def _routed(self) -> tuple[Slot, Playable]:
+        self._owner.check()
+        return self._working(self._chain.route())
+
+    def _on_air(self) -> tuple[Slot, Playable]:
+        return self._working(self._chain.on_air)
+
+    def _working(self, slot: Slot | None) -> tuple[Slot, Playable]:
+        if self._chain.finished:
+            raise SessionRetired(f"{self.name}: the last source is gone")
+        playable = None if slot is None else slot.playable
+        if slot is None or playable is None or not phases.takes_work(slot.phase):
+            raise SessionRecovering(f"{self.name}: no source takes this now", retryable=True)
+        return slot, playable
+
+    def _holder(self, clip: str) -> tuple[Slot, Playable]:
+        self._owner.check()
+        for slot in (self._chain.on_air, self._chain.next):
+            if slot is not None and clip in slot.book:
+                return self._working(slot)
+        raise Refused(f"{self.name}: no source has this clip")
+
+    async def _command(self, slot: Slot, command: Awaitable[None]) -> None:
+        try:
+            await command
+        except ReactorError as failure:
+            if failure.outcome == "unknown":
+                self._chain.slot_lost(slot, "outcome-unknown", failure)
+            raise
+
+    def _state(self) -> RenewalState:
+        chain = self._chain
+        return RenewalState(
+            status=self._status(),
+            on_air=_status_of(chain.on_air),
+            next=_status_of(chain.next),
+            leaving=len(chain.leaving),
+            opened=chain.ledger.incarnations,
+        )
+
+    def _status(self) -> SessionStatus:
+        if self._owner.closing.is_set:
+            return "closed"
+        if self._chain.finished:
+            return "finished"
+        slot = self._chain.on_air
+        if slot is None:
+            return "vacant"
+        return "ready" if isinstance(slot.phase, phases.OnAir) else "recovering"
+
+
+def _status_of(slot: Slot | None) -> SourceStatus | None:
+    if slot is None:
+        return None
+    return SourceStatus(
+        slot.ref, type(slot.phase).__name__, slot.age, slot.expires_in, slot.book.clips
+    )
+
+
+@asynccontextmanager
+async def open_renewal(
+    open_source: SourceOpener,
+    *,
+    options: RenewalOptions | None = None,
+    events: EventChannel | None = None,
+    world: World | None = None,
+    name: str = "renewal",
+) -> AsyncGenerator[Renewal]:
+    """Open one logical session out of many sources, each of which lives only so long.
+
+    Entering opens the first source and puts it on air.  Leaving closes everything, within
+    `cleanup_timeout`.
+
+    Args:
+        open_source: Opens a source.
+        options: Leads, budgets and bounds.
+        events: The application's channel, if it has one; else the handle has one of its own.
+        world: Where clock and chance come from; the real ones by default.
+        name: What it is called in messages and events.
+
+    Raises:
+        OpenFailed: The first source could not be opened; `cleanup` says what is proven of it.
+        BaseException: What the block of an owner raises: the body's error, the terminal failure,
+            what close found, or a group of them.
+    """
+    options = options or RenewalOptions()
+    world = world or SystemWorld()
+    publisher = (events or EventChannel(world=world)).publisher(name)
+    budgets = OwnerOptions(
+        cleanup_timeout=options.cleanup_timeout + options.accounting_timeout,
+        retire_timeout=options.cleanup_timeout + options.accounting_timeout,
+    )
+    async with open_owner(name, world=world, options=budgets) as owner:
+        chain = Chain(owner, open_source, options, publisher)
+        ending = _Ending(chain, publisher)
+        owner.on_failed(ending.failed)
+        owner.on_closed(ending.closed)
+        await chain.open_first()
+        try:
+            yield Renewal(owner, chain, publisher)
+        except BaseException as raised:
+            # What only says that the renewal has failed, to a reader in the body, would be a
+            # second failure beside the original, which the block raises.
+            own = without(raised, lambda leaf: _echoes(leaf, owner.failure))
+            if own is raised:
+                raise
+            if own is not None:
+                raise own from None
+
+
+def _echoes(leaf: BaseException, terminal: BaseException | None) -> bool:
+    return terminal is not None and isinstance(leaf, Failed) and leaf.__cause__ is terminal
+
+
+@final
+class _Ending:
+    """What a renewal says, last, and to whom."""
+
+    def __init__(self, chain: Chain, publisher: Publisher) -> None:
+        self._chain = chain
+        self._publisher = publisher
+
+    def failed(self, failure: BaseException) -> None:
+        """Carry the failure to the outputs and to the observers, before anybody is woken."""
+        slot = self._chain.on_air
+        self._chain.output.fail(failure)
+        self._publisher.publish(
+            RenewalFailed(
+                source=None if slot is None else slot.ref,
+                age=0.0 if slot is None else slot.age,
+                failure=FailureRecord.of(failure),
+                tail=self._chain.tail(),
+            )
+        )
+        self._publisher.fail(failure)
+
+    def closed(self, report: CloseReport) -> None:
+        """End the outputs and the observations."""
+        slot = self._chain.last
+        self._chain.output.end()
+        if not self._publisher.ended:
+            self._publisher.publish(
+                RenewalClosed(
+                    source=None if slot is None else slot.ref,
+                    age=0.0 if slot is None else slot.age_at_end,
+                    report=self._chain.ledger.report(),
+                )
+            )
+            self._publisher.end()

@@ -1,0 +1,74 @@
+"""Where a source pushes what it has to tell: fenced with the generation of it that they belong to.
+
+A sink never waits.  After a reconnect, or once its source leaves, what an old generation still
+pushes changes nothing any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from trio_reactor.fence import Token
+
+from .source import AudioFrame, SourceEvent, VideoFrame
+
+if TYPE_CHECKING:
+    from .slot import Slot
+
+__all__ = ["SlotEvents", "SlotFrames"]
+
+
+@final
+class SlotEvents:
+    """Where one generation of a source's events goes; implements `EventSink`."""
+
+    __slots__ = ("_slot", "_token")
+
+    def __init__(self, slot: Slot, token: Token) -> None:
+        self._slot = slot
+        self._token = token
+
+    def event(self, event: SourceEvent, /) -> None:
+        """Take one event."""
+        if self._token.live:
+            self._slot.took(event)
+
+    def lost(self, cause: Exception | None, /) -> None:
+        """Hear that no more will come."""
+        if self._token.live:
+            self._slot.broke("events-lost", cause)
+
+
+@final
+class SlotFrames:
+    """Where one generation of a source's frames goes: to the output, while the source feeds it.
+
+    Implements `MediaSink`.
+    """
+
+    __slots__ = ("_slot", "_token")
+
+    def __init__(self, slot: Slot, token: Token) -> None:
+        self._slot = slot
+        self._token = token
+
+    def video(self, frame: VideoFrame, /) -> None:
+        """Take one picture."""
+        slot = self._slot
+        if self._token.live and slot.host.on_air is slot:
+            slot.book.picture(frame.clip)
+            slot.host.output.offer_video(frame)
+            if slot.book.complete:
+                slot.host.changed()
+
+    def audio(self, frame: AudioFrame, /) -> None:
+        """Take one run of sound."""
+        slot = self._slot
+        if self._token.live and slot.host.on_air is slot:
+            slot.book.sound(frame.clip, frame.samples)
+            slot.host.output.offer_audio(frame)
+
+    def lost(self, cause: Exception | None, /) -> None:
+        """Hear that no more will come."""
+        if self._token.live:
+            self._slot.broke("media-lost", cause)

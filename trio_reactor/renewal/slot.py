@@ -1,0 +1,377 @@
+"""One physical source of a chain: from its opening to its end, and what is known meanwhile.
+
+The life of a slot is one context manager, entered and left by the task of its attempt: it opens the
+source, sets it up, keeps it, closes it on the provider's side, and leaves.  What the source pushes
+goes into sinks that belong to one generation of it and are fenced with that: after a reconnect, or
+after its end, an old generation changes nothing any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, cast, final
+
+import msgspec
+import trio
+
+from trio_reactor.errors import Lost, TimedOut
+from trio_reactor.events import FailureRecord
+from trio_reactor.fence import Generations
+from trio_reactor.owner import Attempt
+
+from . import phases
+from .clips import ClipBook
+from .errors import ContractBroken, sole
+from .events import LossReason, SourceRef, Tail
+from .evidence import Cleanup
+from .host import SlotHost
+from .leaving import leave
+from .lifespan import Lifespan, lifetime_fault, notice_fault, plan
+from .policy import SourceFacts
+from .recovery import Recovery
+from .sinks import SlotEvents, SlotFrames
+from .source import (
+    Exclusive,
+    GoingAway,
+    Media,
+    OpenCause,
+    OpenFailed,
+    Playable,
+    Predecessor,
+    Reconnectable,
+    Source,
+    SourceEvent,
+    SourceOpener,
+    SourceState,
+)
+
+if TYPE_CHECKING:
+    from .dispatch import Dispatch
+
+__all__ = ["MAX_EARLY", "MAX_IDENTITY", "Slot"]
+
+MAX_IDENTITY: Final = 1024
+"""The longest identity of a source or clip, in characters."""
+
+MAX_EARLY: Final = 256
+"""How many events a source may push while it is set up."""
+
+_log = logging.getLogger("trio_reactor.renewal")
+
+
+@final
+class Slot:
+    """One physical source, by its number in the chain.
+
+    What its adapter says of itself is asked once, when it is opened.
+    """
+
+    def __init__(
+        self,
+        host: SlotHost,
+        opener: SourceOpener,
+        incarnation: int,
+        predecessor: Predecessor,
+        after: SourceRef | None,
+    ) -> None:
+        self.host = host
+        self._opener = opener
+        self._predecessor = predecessor
+        self.incarnation = incarnation
+        self.after = after
+        self.cause: OpenCause = predecessor.cause
+        self.resuming = predecessor.resumption is not None
+        self.phase: phases.Phase = phases.Opening()
+        self.recovery: Recovery | None = None
+        """The reconnect that is under way."""
+        self.pending: dict[Dispatch, None] = {}
+        """Requests that were not answered yet."""
+        self.began = host.world.clock()
+        self.lost_at: float | None = None
+        self.left_at: float | None = None
+        self.why: LossReason = "died"
+        self.loss: BaseException | None = None
+        self.attempt: Attempt[Source] | None = None
+        self.source: Source | None = None
+        self.identity: str | None = None
+        self.exclusive = False
+        """Whether there can be no second source while it lives."""
+        self.lifetime: float | None = None
+        """Seconds it said it lives; `None` for no end."""
+        self.lifespan: Lifespan | None = None
+        self.book = ClipBook(self.began)
+        self.media: Media | None = None
+        self.generation: int | None = None
+        """Its media generation, if it gives media."""
+        self.cleanup: Cleanup | None = None
+        self._early: deque[SourceEvent] = deque()
+        self._broken: tuple[LossReason, BaseException | None] | None = None
+        self._events = Generations(f"events of source {incarnation}")
+        self._frames = Generations(f"media of source {incarnation}")
+
+    def __repr__(self) -> str:
+        return f"<Slot {self.incarnation}: {self.phase}>"
+
+    # ------------------------------------------------------------------------------------ reading
+
+    @property
+    def ref(self) -> SourceRef:
+        """Which source it is, for events."""
+        return SourceRef(self.incarnation, self.identity)
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was opened; 0 while it opens."""
+        return 0.0 if self.lifespan is None else self.lifespan.age(self.host.world.clock())
+
+    @property
+    def age_at_end(self) -> float:
+        """Its age when it was let go; its age if it was not."""
+        if self.lifespan is None or self.left_at is None:
+            return self.age
+        return self.lifespan.age(self.left_at)
+
+    @property
+    def expires_in(self) -> float | None:
+        """Seconds it has left; `None` for no end, or while it opens."""
+        return None if self.lifespan is None else self.lifespan.left(self.host.world.clock())
+
+    @property
+    def playable(self) -> Playable | None:
+        """The source, if it plays clips."""
+        return self.source if isinstance(self.source, Playable) else None
+
+    @property
+    def opening(self) -> bool:
+        """Whether it is being opened, or was to be when it was given up."""
+        return self.attempt is not None and self.attempt.phase == "opening"
+
+    @property
+    def live(self) -> bool:
+        """Whether nobody has asked it to leave."""
+        return phases.is_live(self.phase)
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has left altogether."""
+        return isinstance(self.phase, phases.Closed)
+
+    def facts(self) -> SourceFacts:
+        """What decides about it.  It is live."""
+        phase = self.phase
+        assert not isinstance(phase, phases.Leaving | phases.Closed)  # noqa: S101 - it has a role
+        span = None if isinstance(phase, phases.Opening) else self.lifespan
+        return SourceFacts(
+            phase,
+            None if span is None else span.expires_at,
+            None if span is None else span.prepare_at,
+            self.exclusive,
+            # A reconnect that goes on does not delay the replacement it has come to meanwhile.
+            self.recovery is not None
+            and isinstance(phase, phases.Recovering)
+            and phase.mode == "reconnect",
+        )
+
+    def tail(self, dropped: tuple[int | None, int | None]) -> Tail:
+        """What its last clip gave; `dropped` is what it lost of pictures and samples."""
+        last = self.book.last
+        queued = self.host.output.statistics()
+        return Tail(
+            clip=None if last is None else last.clip,
+            frames_expected=None if last is None else last.frames_expected,
+            frames_received=0 if last is None else last.frames_received,
+            samples=self.book.samples,
+            frames_dropped=dropped[0],
+            samples_dropped=dropped[1],
+            frames_queued=queued.video.queued,
+            samples_queued=queued.audio.samples,
+            bytes_queued=queued.video.bytes + queued.audio.bytes,
+        )
+
+    # ------------------------------------------------------------------------------------ changing
+
+    def advance(self, occurrence: phases.Occurrence) -> bool:
+        """Take an occurrence; returns whether it changed the phase."""
+        before = self.phase
+        self.phase = phases.advance(before, occurrence)
+        if self.phase is before:
+            return False
+        _log.debug("source %d: %s", self.incarnation, occurrence)
+        if not self.live:
+            self._events.advance()
+            self._frames.advance()
+            if self.left_at is None:
+                self.left_at = self.host.world.clock()
+        return True
+
+    def shorten(self, expires_in: float) -> bool:
+        """Take the notice that it ends sooner; returns whether that is sooner than was known.
+
+        Raises:
+            ContractBroken: The notice makes no sense.
+        """
+        fault = notice_fault(expires_in)
+        if fault is not None:
+            raise ContractBroken(f"source {self.incarnation}: {fault}")
+        assert self.lifespan is not None  # noqa: S101 - it has one before it can tell anything
+        now = self.host.world.clock()
+        span = self.lifespan.shortened(now, expires_in, lead=self.host.options.lead)
+        if span is self.lifespan:
+            return False
+        self.lifespan = span
+        if self.attempt is not None:
+            self.attempt.set_lifetime(span.left(now))
+        return True
+
+    def retire(self, occurrence: phases.Occurrence) -> None:
+        """Let it go: it leaves in the ordinary way, in its own task."""
+        self.advance(occurrence)
+        if self.attempt is not None:
+            self.attempt.request_retire()
+
+    def early(self) -> list[SourceEvent]:
+        """What its source told while it was set up, once."""
+        told = list(self._early)
+        self._early.clear()
+        return told
+
+    # -------------------------------------------------------------------- its life, in its own task
+
+    @asynccontextmanager
+    async def life(self) -> AsyncGenerator[Source]:
+        """Open the source, set it up, keep it, close it and leave it.
+
+        Raises:
+            TimedOut: It did not open within `open_timeout`, or within its own lifetime.
+            OpenFailed: What was opened is not what a source must be.
+            BaseException: What opening or leaving raised.
+        """
+        world, options = self.host.world, self.host.options
+        with trio.CancelScope(deadline=world.clock() + options.open_timeout) as opening:
+            async with self._opener(self._predecessor) as source:
+                try:
+                    span = self._accept(source)
+                    if span.expires_at is not None:
+                        opening.deadline = min(opening.deadline, span.expires_at)
+                    if isinstance(source, Playable):
+                        await self._connect(source)
+                    # The budget can run out in the very step in which all of that was done.
+                    if opening.cancel_called:
+                        raise self._too_slow()
+                    opening.deadline = math.inf
+                    if self.attempt is not None:
+                        self.attempt.set_lifetime(self.expires_in)
+                    self.host.slot_opened(self)
+                    yield source
+                finally:
+                    self.host.slot_leaving(self)
+                    await leave(self, source)
+        if opening.cancelled_caught:
+            raise self._too_slow()
+
+    def _too_slow(self) -> TimedOut:
+        return TimedOut(f"source {self.incarnation} did not open in time", outcome="unknown")
+
+    def _accept(self, source: Source) -> Lifespan:
+        """Take what a source says of itself, if it is what a source must be."""
+        identity = cast("object", source.id)  # an adapter may say anything
+        if not isinstance(identity, str) or not 0 < len(identity) <= MAX_IDENTITY:
+            raise OpenFailed(
+                f"source {self.incarnation} has no identity of 1 to {MAX_IDENTITY} characters"
+            )
+        if self.host.is_taken(identity):
+            raise OpenFailed(f"source {self.incarnation} has the identity of one that is alive")
+        lifetime = source.lifetime
+        fault = lifetime_fault(lifetime, self.host.options.lead)
+        if fault is not None:
+            raise OpenFailed(f"source {self.incarnation}: {fault}")
+        self.source, self.identity, self.lifetime = source, identity, lifetime
+        self.exclusive = isinstance(source, Exclusive) and source.exclusive
+        world = self.host.world
+        self.lifespan = plan(world.clock(), lifetime, self.host.options, world.random)
+        return self.lifespan
+
+    async def _connect(self, source: Playable) -> None:
+        """Begin a generation of events and one of media.  What was known and is gone is lost."""
+        events, frames = self._events.advance(), self._frames.advance()
+        self._broken = None
+        state = await source.attach(SlotEvents(self, events))
+        if events.live:
+            self._refresh(state)
+        if self.host.canvas is not None:
+            await source.set_canvas(*self.host.canvas)
+        media = await source.open_media(SlotFrames(self, frames))
+        generation = media.generation
+        if self.generation is not None and generation <= self.generation:
+            raise ContractBroken(
+                f"source {self.incarnation}: media generation {generation} does not rise"
+            )
+        if frames.live:
+            self.media, self.generation = media, generation
+        self.check_whole()
+
+    def check_whole(self) -> None:
+        """Raise `Lost` if its newest connection was lost while it was set up."""
+        if self._broken is not None:
+            why, cause = self._broken
+            raise Lost(f"source {self.incarnation} was lost while it was set up: {why}") from cause
+
+    def _refresh(self, state: SourceState) -> None:
+        for lost in self.book.refresh(state, self.host.world.clock()):
+            self.host.slot_forgot(self, lost)
+
+    async def reconnect(self) -> None:
+        """Make the connection again, and begin new generations of events and media.
+
+        Raises:
+            BaseException: What the source raised.  Whether it is trusted after that is for the
+                caller to say.
+        """
+        source = self.source
+        assert isinstance(source, Reconnectable)  # noqa: S101 - else it is replaced
+        self._events.advance()
+        self._frames.advance()
+        self._broken = None
+        await source.reconnect()
+        if self.live and isinstance(source, Playable):
+            await self._connect(source)
+
+    def add_failure(self, failure: BaseException) -> None:
+        """Keep what else went wrong while it left, with the evidence of its end."""
+        if self.cleanup is not None:
+            self.cleanup = msgspec.structs.replace(
+                self.cleanup, failures=(*self.cleanup.failures, FailureRecord.of(sole(failure)))
+            )
+
+    # ------------------------------------------------------------------- what its source pushes
+
+    def broke(self, why: LossReason, cause: BaseException | None) -> None:
+        """Hear from a sink that no more will come through it, or that it is not to be trusted."""
+        if self._broken is None:
+            self._broken = (why, cause)
+        self.host.slot_lost(self, why, cause)
+
+    def took(self, event: SourceEvent) -> None:
+        """Take an event of the source's."""
+        if isinstance(event, GoingAway):
+            try:
+                if not self.shorten(event.expires_in):
+                    return
+            except ContractBroken as broken:
+                self.broke("contract-broken", broken)
+                return
+        else:
+            self.book.apply(event, self.host.world.clock())
+        if not isinstance(self.phase, phases.Opening):
+            self.host.slot_told(self, event)
+        elif len(self._early) < MAX_EARLY:
+            self._early.append(event)
+        else:
+            self.broke(
+                "contract-broken",
+                ContractBroken(f"source {self.incarnation} told too much while it was set up"),
+            )

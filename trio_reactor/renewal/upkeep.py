@@ -1,0 +1,138 @@
+"""What takes its time for a source that lives: to make its connection again, to have it play.
+
+Each runs in a task of the owner's, and what comes of it passes the phase of the slot before it
+changes anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Generator
+from typing import Protocol, final
+
+import trio
+
+from trio_reactor.errors import TimedOut, is_expected
+from trio_reactor.owner import Owner
+from trio_reactor.world import World
+
+from .announcer import Announcer
+from .events import LossReason
+from .media import MediaOutput
+from .options import RenewalOptions
+from .recovery import Recovery
+from .slot import Slot
+
+__all__ = ["Upkeep", "UpkeepHost", "defects_are_terminal"]
+
+
+class UpkeepHost(Protocol):
+    """What the upkeep needs of its chain.  Everything is synchronous."""
+
+    autoplay: bool
+
+    @property
+    def announce(self) -> Announcer:
+        """Where it is said what happens."""
+        ...
+
+    @property
+    def world(self) -> World:
+        """Its clock."""
+        ...
+
+    @property
+    def options(self) -> RenewalOptions:
+        """Its budgets."""
+        ...
+
+    @property
+    def output(self) -> MediaOutput:
+        """Whose losses count."""
+        ...
+
+    @property
+    def on_air(self) -> Slot | None:
+        """The slot that feeds the output now."""
+        ...
+
+    def slot_lost(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
+        """Something of a slot that lives was lost."""
+        ...
+
+    def say_recovering(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
+        """A slot has begun to recover, or its recovery has escalated."""
+        ...
+
+    def changed(self) -> None:
+        """Look again at what decides."""
+        ...
+
+
+@contextlib.contextmanager
+def defects_are_terminal(owner: Owner) -> Generator[None]:
+    """Around synchronous questions to adapters: their defects are terminal, whoever asks."""
+    try:
+        yield
+    except Exception as defect:  # noqa: BLE001 - the terminal failure
+        owner.fail(defect)
+
+
+@final
+class Upkeep:
+    """The upkeep of one chain's sources.
+
+    Args:
+        host: The chain.
+        owner: Runs the work.
+    """
+
+    def __init__(self, host: UpkeepHost, owner: Owner) -> None:
+        self._host = host
+        self._owner = owner
+
+    def reconnect(self, slot: Slot, deadline: float) -> None:
+        """Begin to make the connection of a source again, until this instant on the clock."""
+        slot.recovery = Recovery(slot, deadline)
+        self._owner.start_soon(self._recover, slot, slot.recovery)
+
+    def play(self, slot: Slot) -> None:
+        """Begin to tell the source that went on air whether to play what is ready."""
+        if slot.playable is not None and not self._owner.stopping.is_set:
+            self._owner.start_soon(self._begin_to_play, slot)
+
+    async def _recover(self, slot: Slot, recovery: Recovery) -> None:
+        failure = await recovery.run(functools.partial(self._tell_to_play, slot))
+        if failure is not None:
+            if slot.advance("recovery-failed"):
+                self._host.say_recovering(slot, "reconnect-failed", failure)
+        elif slot.advance("recovered"):
+            if slot is self._host.on_air and slot.media is not None:
+                with defects_are_terminal(self._owner):
+                    self._host.output.losses.activate(slot.media, from_start=True)
+            now = self._host.world.clock()
+            self._host.announce.recovered(
+                slot, now - (now if slot.lost_at is None else slot.lost_at)
+            )
+            slot.lost_at = None
+        self._host.changed()
+
+    async def _tell_to_play(self, slot: Slot) -> None:
+        """Tell the source on air whether to play what is ready; any other is not to."""
+        if slot.playable is not None and slot is self._host.on_air and slot.live:
+            await slot.playable.set_autoplay(self._host.autoplay)
+
+    async def _begin_to_play(self, slot: Slot) -> None:
+        """Have the source that went on air play; what is lost by that is recovered."""
+        deadline = self._host.world.clock() + self._host.options.reconnect_timeout
+        with trio.CancelScope(deadline=deadline) as budget:
+            try:
+                await self._tell_to_play(slot)
+            except Exception as failure:
+                if not is_expected(failure):
+                    raise
+                self._host.slot_lost(slot, "events-lost", failure)
+        if budget.cancelled_caught:
+            late = TimedOut("to play was not answered in time", outcome="unknown")
+            self._host.slot_lost(slot, "outcome-unknown", late)

@@ -1,0 +1,11 @@
+"""Sources that are sessions of a server, each held over a WebSocket.
+
+`websocket_source` opens them; `wire` is what both sides say, and `link` is a WebSocket that always
+ends, for either side.  Needs the extra `websocket`.
+"""
+
+from __future__ import annotations
+
+from .source import WebSocketOptions, WebSocketSource, websocket_source
+
+__all__ = ["WebSocketOptions", "WebSocketSource", "websocket_source"]
