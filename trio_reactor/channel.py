@@ -114,7 +114,7 @@ class EventChannel(Observable):
         ring = stream.ring
         seq = ring.head
         envelope = Envelope(seq, self._wall(), self._clock(), handle, event)
-        if stream.sleeping and stream.courier is None:
+        if stream.courier is None and (stream.keen or stream.choosy):
             stream.call()
         ring.append(envelope)
         return seq
@@ -151,7 +151,7 @@ class EventChannel(Observable):
         """What it holds and who waits for it."""
         stream = self._stream
         stream.settle()
-        kinds = (kind for row in stream.sleeping.values() for kind in row)
+        kinds = itertools.chain(stream.keen, *stream.choosy.values())
         return ChannelStatistics(
             published=stream.ring.head - FIRST,
             kept=len(stream.ring),
@@ -164,7 +164,7 @@ class EventChannel(Observable):
         stream = self._stream
         if stream.ending is not None:
             return
-        if stream.sleeping and stream.courier is None:
+        if stream.courier is None and (stream.keen or stream.choosy):
             stream.call()
         stream.ending = Ending(stream.name, failure)
         _log_ending(stream.ending)

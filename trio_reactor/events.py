@@ -85,9 +85,8 @@ class Event(msgspec.Struct, frozen=True, tag=True):
             elif cls is int:
                 if _SMALLEST_INTEGER <= value <= _LARGEST_INTEGER:
                     continue
-            elif cls is float:
-                if isfinite(value):
-                    continue
+            elif cls is float and isfinite(value):
+                continue
             break
         else:
             return

@@ -122,9 +122,10 @@ class Reader(Cursor, Generic[E_co]):
             it need not wait.
         """
         stream = self.stream
-        if self.position < self.ring.head or self._fate is not None or stream.ending is not None:
-            if self.everything or self.pending():
-                return None
+        if (
+            self.position < self.ring.head or self._fate is not None or stream.ending is not None
+        ) and (self.everything or self.pending()):
+            return None
         if stream.courier is not None:
             stream.sweep()  # so that all who sleep stand at the same position
         hold = self.hold

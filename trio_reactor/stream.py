@@ -103,7 +103,10 @@ class Kind:
 
     def takes(self, envelope: Envelope[Event]) -> bool:
         """Whether an event is for them."""
-        return self.accepted[envelope.event.__class__] and self.handle in (None, envelope.handle)
+        handle = self.handle
+        return self.accepted[envelope.event.__class__] and (
+            handle is None or handle == envelope.handle
+        )
 
 
 class Cursor:
@@ -137,8 +140,10 @@ class Stream:
         self.ring: Ring[Envelope[Event]] = Ring(FIRST)
         self.ending: Ending | None = None
         """How it ended, once it has."""
-        self.sleeping: OrderedDict[str | None, OrderedDict[Kind, None]] = OrderedDict()
-        """The kinds of which some reader sleeps, by the handle that they are for."""
+        self.keen: dict[Kind, None] = {}
+        """The kinds that take everything of which some reader sleeps."""
+        self.choosy: OrderedDict[str | None, OrderedDict[Kind, None]] = OrderedDict()
+        """The other kinds of which some reader sleeps, by the handle that they are for."""
         self.courier: Cursor | None = None
         """Whose reader was woken and has not run yet."""
         self.subscriptions = 0
@@ -168,16 +173,19 @@ class Stream:
 
     def admit(self, kind: Kind) -> None:
         """Take in a kind of which nobody slept until now."""
-        if self.sleeping:
+        if self.keen or self.choosy:
             self._deepest = max(self._deepest, kind.depth)
             self._shallowest = min(self._shallowest, kind.capacity)
         else:
             self._deepest = kind.depth
             self._shallowest = kind.capacity
-        row = self.sleeping.get(kind.handle)
-        if row is None:
-            row = self.sleeping[kind.handle] = OrderedDict()
-        row[kind] = None
+        if kind.everything:
+            self.keen[kind] = None
+        else:
+            row = self.choosy.get(kind.handle)
+            if row is None:
+                row = self.choosy[kind.handle] = OrderedDict()
+            row[kind] = None
 
     def leave(self, cursor: Cursor) -> Task:
         """Let one go that sleeps, without waking it: it stands by itself again, and loses nothing.
@@ -198,54 +206,60 @@ class Stream:
 
         Called before the head moves on, or the ending is set.
         """
-        row = next(iter(self.sleeping.values()))
-        kind = next(iter(row))
+        kind = next(iter(self.keen or next(iter(self.choosy.values()))))
         cursor, task = kind.asleep.popitem()
         if not kind.asleep:
             self._dismiss(kind)
         passed = self._passed = cursor.position = self.ring.head
-        cursor.hold = self.ring.hold(passed, kind.depth)
-        if self.sleeping:
-            self._held = self.ring.hold(passed, self._deepest)
+        hold = cursor.hold = self.ring.hold(passed, kind.depth)
+        if self.keen or self.choosy:
+            if hold.depth == self._deepest:
+                hold.count += 1
+            else:
+                hold = self.ring.hold(passed, self._deepest)
+            self._held = hold
         self.courier = cursor
         reschedule(task)
 
     def sweep(self) -> None:
         """Do the courier's round: wake all whom something concerns that came since it was woken."""
         self.courier = None
-        if self.sleeping:
+        held, self._held = self._held, None
+        if held is None:
+            return
+        for kind in tuple(self.keen):
+            self._wake(kind, held)
+        if self.choosy:
             for kind in self._concerned():
-                self._wake(kind)
-        if self._held is not None:
-            self.ring.release(self._held)
-            self._held = None
+                self._wake(kind, held)
+        self.ring.release(held)
 
     def _concerned(self) -> list[Kind]:
-        """Which of the kinds that sleep have something to take, or have fallen behind."""
-        ring, sleeping = self.ring, self.sleeping
+        """Which of the choosy have something to take, or have fallen behind."""
+        choosy, passed, ring = self.choosy, self._passed, self.ring
         if self.ending is not None:
-            return [kind for row in sleeping.values() for kind in row]
+            return [kind for row in choosy.values() for kind in row]
+        found: dict[Kind, None] = {}
         nobody: OrderedDict[Kind, None] = OrderedDict()
-        general = sleeping.get(None, nobody)
-        found: dict[Kind, None] = {kind: None for kind in general if kind.everything}
-        if len(found) < len(general) or len(sleeping) > (None in sleeping):
-            # Some are choosy: look at what came, each sort of it once.
-            came = ring.between(max(self._passed, ring.base), ring.head)
-            for cls, handle in dict.fromkeys((each.event.__class__, each.handle) for each in came):
-                for row in (general, sleeping.get(handle, nobody)):
-                    found.update((kind, None) for kind in row if kind.accepted[cls])
-        behind = ring.head - self._passed
+        came = ring.between(max(passed, ring.base), ring.head)
+        for cls, handle in dict.fromkeys((each.event.__class__, each.handle) for each in came):
+            for row in (choosy.get(None, nobody), choosy.get(handle, nobody)):
+                found.update((kind, None) for kind in row if kind.accepted[cls])
+        behind = ring.head - passed
         if behind > self._shallowest:
-            for row in sleeping.values():
+            for row in choosy.values():
                 found.update((kind, None) for kind in row if behind > kind.capacity)
         return list(found)
 
-    def _wake(self, kind: Kind) -> None:
+    def _wake(self, kind: Kind, hold: Hold) -> None:
         """Wake all of a kind that sleep; each stands by itself again, where the burst began."""
         asleep, kind.asleep = kind.asleep, {}
         self._dismiss(kind)
         passed = self._passed
-        hold = self.ring.hold(passed, kind.depth, len(asleep))
+        if hold.depth == kind.depth:
+            hold.count += len(asleep)
+        else:
+            hold = self.ring.hold(passed, kind.depth, len(asleep))
         for cursor, task in asleep.items():
             cursor.position = passed
             cursor.hold = hold
@@ -253,7 +267,10 @@ class Stream:
 
     def _dismiss(self, kind: Kind) -> None:
         """Forget a kind of which nobody sleeps any more."""
-        row = self.sleeping[kind.handle]
+        if kind.everything:
+            del self.keen[kind]
+            return
+        row = self.choosy[kind.handle]
         del row[kind]
         if not row:
-            del self.sleeping[kind.handle]
+            del self.choosy[kind.handle]

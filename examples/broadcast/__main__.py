@@ -31,15 +31,18 @@ DEFAULTS = Settings()
 @app.command()
 def main(
     *,
-    film: Annotated[Path, typer.Option(help="The film that is shown; it repeats.")] = DEFAULTS.film,
+    film: Annotated[
+        Path,
+        typer.Option(help="The film that is shown; it repeats.", show_default="Big Buck Bunny"),
+    ] = DEFAULTS.film,
     session_lifetime: Annotated[
         float, typer.Option(help="Seconds that a session lives.")
     ] = DEFAULTS.session_lifetime,
     lead: Annotated[
         float | None,
         typer.Option(
-            help="Seconds before its end at which the next session is prepared; "
-            "0 for not at all.  [default: 0.6 of the lifetime]",
+            help="Seconds before its end at which the next session is prepared, "
+            "0 for not at all; by default 0.6 of its life.",
         ),
     ] = None,
     duration: Annotated[float, typer.Option(help="Seconds of programme.")] = DEFAULTS.duration,
@@ -62,7 +65,6 @@ def main(
     verbose: Annotated[bool, typer.Option("--verbose", help="Say what happens.")] = False,
 ) -> None:
     """Play one unbroken programme out of sessions that each live only a few seconds."""
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.ERROR, stream=sys.stderr)
     try:
         settings = Settings(
             film=film,
@@ -82,6 +84,7 @@ def main(
             option = "".join(f"--{name}: ".replace("_", "-") for name in problem["loc"])
             typer.echo(f"{option}{problem['msg'].removeprefix('Value error, ')}", err=True)
         raise typer.Exit(2) from error
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.ERROR, stream=sys.stderr)
     try:
         result = trio.run(_run_until_interrupted, settings, not as_json)
     except BaseException as failure:

@@ -45,7 +45,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    film: Path = Path("examples/media/bigbuckbunny.mp4")
+    film: Path = Path(__file__).parents[1] / "media" / "bigbuckbunny.mp4"
     session_lifetime: Annotated[float, Field(gt=0, le=3600)] = 4.0
     lead: Annotated[float, Field(ge=0)] | None = None
     duration: Annotated[float, Field(gt=0, le=3600)] = 20.0

@@ -154,8 +154,10 @@ class Tally:
             self._scenes.popleft()
 
     def _why(self, number: int) -> str:
-        before = [why for since, why in self._disturbances if since <= number]
-        return before[-1] if before else "dropped on the way"
+        """The first thing that went wrong since the last picture that came before this one."""
+        latest = max((since for since, _ in self._disturbances if since <= number), default=None)
+        causes = (why for since, why in self._disturbances if since == latest)
+        return next(causes, "dropped on the way")
 
 
 def table(numbers: Numbers) -> Table:

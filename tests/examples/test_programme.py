@@ -110,6 +110,7 @@ def test_the_pictures_that_did_not_come_are_found_by_content_and_named() -> None
     for number in (*range(23, 25), *range(26, 30)):
         tally.arrived(number, number / 25)
     tally.disturbed("the session died")
+    tally.disturbed("so its scenes were lost")
     tally.finish()
     assert list(tally.gaps) == [
         Gap(1, 8, 9, "the connection was lost"),

@@ -285,6 +285,8 @@ async def test_the_factory_is_not_called_once_stopping_rose_although_the_attempt
             async with open_owner() as owner:
                 attempt = owner.start(factory)
                 scope.cancel()
+                with trio.CancelScope(shield=True):
+                    await attempt.wait_ended()
         assert (attempt.phase, attempt.reason, attempt.failure) == ("ended", "closed", None)
 
         async with open_owner() as owner:

@@ -201,6 +201,39 @@ async def test_what_is_opening_is_given_up_when_stopping_rises() -> None:
     assert thing.notes == ["thing opening", "thing given up"]
 
 
+async def test_what_opens_in_the_batch_in_which_stopping_rises_is_not_held() -> None:
+    for _ in range(20):  # Trio shuffles the batch
+        go = trio.Event()
+        thing = Thing(opening=go, hardy=True)
+        with trio.CancelScope() as scope:
+            async with open_owner() as owner:
+                attempt = owner.start(opened(thing))
+                await wait_all_tasks_blocked()
+                go.set()
+                scope.cancel()
+                with trio.CancelScope(shield=True):
+                    await wait_all_tasks_blocked()
+                assert (attempt.phase, attempt.reason, attempt.opened_at) == (
+                    "ended",
+                    "closed",
+                    None,
+                )
+                assert thing.exits == 1
+
+
+async def test_what_is_opening_is_given_up_when_it_fails_before_it_closes() -> None:
+    thing = Thing(opening=trio.Event())
+    with pytest.raises(Adapter):
+        async with open_owner() as owner:
+            attempt = owner.start(opened(thing))
+            await wait_all_tasks_blocked()
+            owner.fail(Adapter())
+            with trio.CancelScope(shield=True):
+                await attempt.wait_ended()
+            assert not owner.closing.is_set
+            assert attempt.reason == "closed"
+
+
 async def test_waiters_of_the_fence_are_woken_whatever_raised_it() -> None:
     def by_cancelling(owner: Owner, scope: trio.CancelScope) -> None:
         scope.cancel()

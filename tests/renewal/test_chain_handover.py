@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 
 import pytest
 import trio
@@ -102,7 +103,7 @@ async def test_a_failed_preparation_is_tried_again_after_a_pause_that_grows(
         assert [said.consecutive for said in failures] == [1, 2, 3]
         assert [said.pause for said in failures] == [1.0, 2.0, 3.0]
         opened = [at.clock for at in stage.envelopes if isinstance(at.event, SourceOpening)]
-        assert [b - a for a, b in zip(opened[1:], opened[2:], strict=False)] == [1.0, 2.0, 3.0]
+        assert [b - a for a, b in pairwise(opened[1:])] == [1.0, 2.0, 3.0]
 
 
 async def test_too_many_failures_in_a_row_are_terminal(autojump_clock: object) -> None:

@@ -25,7 +25,17 @@ from trio_reactor.errors import Closed, Expired, Lost
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.source import ClipEnded, ClipStarted, GoingAway
 from trio_reactor.renewal.websocket.link import Disconnected, Link
-from trio_reactor.renewal.websocket.wire import CloseCode, Refusal, Reply, Terminate, Terminated
+from trio_reactor.renewal.websocket.wire import (
+    VERSION,
+    CloseCode,
+    Hello,
+    Refusal,
+    Reply,
+    Terminate,
+    Terminated,
+    Welcome,
+    decode_from_client,
+)
 
 
 def proven(source: str) -> Cleanup:
@@ -298,6 +308,23 @@ async def test_a_session_that_is_gone_is_not_taken_up(nursery: trio.Nursery) -> 
         with pytest.raises(Lost):
             await source.wait_lost()
         assert (await source.close()).termination == "confirmed"
+
+
+async def test_what_takes_a_session_up_may_change_with_every_socket(nursery: trio.Nursery) -> None:
+    hellos: list[Hello] = []
+
+    async def serve(link: Link, peer: Any) -> None:
+        hello = decode_from_client(await link.receive())
+        assert isinstance(hello, Hello)
+        hellos.append(hello)
+        resume = f"resume-{peer.connections}"
+        await say(link, Welcome(VERSION, "session-1", resume, None, 60.0))
+
+    peer = await speaking(nursery, serve)
+    async with opened(peer.url, terminate_timeout=0.05) as source:
+        await source.reconnect()
+        await source.reconnect()
+    assert [hello.resume for hello in hellos] == [None, "resume-1", "resume-2"]
 
 
 async def test_a_server_that_is_gone_can_be_reached_for_again_later(nursery: trio.Nursery) -> None:

@@ -249,6 +249,18 @@ async def test_a_connection_that_breaks_before_the_greeting_leaves_the_session_u
     assert not allocated_nothing(failure)
 
 
+async def test_a_server_that_is_going_away_leaves_nothing_behind(nursery: trio.Nursery) -> None:
+    async def greet(link: Link, _: Peer) -> None:
+        await link.receive()
+        await link.close(1001, "the service is being restarted")
+
+    peer = await speaking(nursery, greet)
+    failure = await failing(peer.url)
+    assert failure.detail == "the service is being restarted"
+    assert (failure.permanent, failure.retryable, failure.outcome) == (False, True, "replied")
+    assert allocated_nothing(failure)
+
+
 async def test_a_frame_that_breaks_the_protocol_is_told_apart(nursery: trio.Nursery) -> None:
     streams: list[trio.SocketStream] = []
 

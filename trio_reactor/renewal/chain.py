@@ -27,7 +27,7 @@ from .clips import Unfinished
 from .errors import RouteChanged, refusal, sole
 from .handoff import BoundaryFacts
 from .lineup import Lineup
-from .media import LossesUnknown, MediaOutput
+from .media import MediaOutput
 from .options import RenewalOptions
 from .proof import cleanup_of, not_opened
 from .slot import Slot
@@ -39,7 +39,7 @@ from .source import (
 )
 from .summary import CleanupLedger
 from .tally import FailureTally
-from .upkeep import Upkeep
+from .upkeep import Upkeep, defects_are_terminal
 
 __all__ = ["Chain"]
 
@@ -265,15 +265,14 @@ class Chain:
         """Whether a source that is owned has this identity."""
         return self._lineup.is_taken(identity)
 
-    def tail(self) -> events.Tail | None:
-        """The tail of the source on air, if there is one."""
+    def last_tail(self) -> events.Tail | None:
+        """The tail of the source on air, if there is one; its losses are not counted any more."""
         if self.on_air is None:
             return None
-        try:
-            lost = self.output.losses.total()
-        except LossesUnknown:
-            return self.on_air.tail((None, None))
-        return self.on_air.tail((lost.frames, lost.samples))
+        lost = None
+        with defects_are_terminal(self._owner):
+            lost = self.output.losses.end_feed()
+        return self.on_air.tail((None, None) if lost is None else (lost.frames, lost.samples))
 
     # ------------------------------------------------------- what slots tell, each in its own task
 

@@ -424,7 +424,7 @@ class _Ending:
                 source=None if slot is None else slot.ref,
                 age=0.0 if slot is None else slot.age,
                 failure=FailureRecord.of(failure),
-                tail=self._chain.tail(),
+                tail=self._chain.last_tail(),
             )
         )
         self._publisher.fail(failure)

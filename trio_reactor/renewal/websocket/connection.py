@@ -17,6 +17,7 @@ from .media import Account
 from .requests import Requests
 from .wire import (
     MAX_REQUEST_BYTES,
+    SESSION_OVER,
     VERSION,
     CloseCode,
     Command,
@@ -98,11 +99,13 @@ async def greet(link: Link, hello: Hello, peer: str) -> Welcome:
         await link.close(CloseCode.VIOLATION, failure.message)
         raise _something_else(peer, failure) from failure
     except Disconnected as failure:
+        over = failure.code in SESSION_OVER
         raise OpenFailed(
             f"{peer} gave no session: {failure.message}",
             permanent=failure.code in MISUNDERSTOOD,
-            outcome="unknown",
-            cleanup=PERHAPS_ALLOCATED,
+            outcome="replied" if over else "unknown",
+            retryable=over,
+            cleanup=NOTHING_ALLOCATED if over else PERHAPS_ALLOCATED,
             detail=failure.detail,
         ) from failure
     match answer:

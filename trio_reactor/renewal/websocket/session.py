@@ -89,6 +89,8 @@ class Session:
         self._ssl_context = ssl_context
         self._options = options
         self._welcome: Welcome | None = None
+        self._resume: str | None = None
+        """What takes it up again; the server may change it with every socket."""
         self._connection: Connection | None = None
         self._connections = 0
         """How many there were."""
@@ -129,7 +131,7 @@ class Session:
         Raises:
             OpenFailed: With what is proven of what was allocated.
         """
-        await self._nursery.start(self._converse, None)
+        await self._nursery.start(self._converse)
 
     async def reconnect(self) -> None:
         """Take it up again on a new socket; one that is still there is ended first.
@@ -147,8 +149,7 @@ class Session:
                     await self._take_up()
                 finally:
                     self._attempt = None
-            if attempt.cancelled_caught:
-                self._closing.check()
+            self._closing.check()  # which is also what cancels an attempt
 
     async def wait_lost(self) -> None:
         """Return when it has ended; raises why if it ended by itself."""
@@ -174,7 +175,7 @@ class Session:
 
     # --------------------------------------------------------------------------- connections
 
-    async def _converse(self, resume: str | None, *, task_status: trio.TaskStatus[None]) -> None:
+    async def _converse(self, *, task_status: trio.TaskStatus[None]) -> None:
         """One socket, from its opening to its end; runs in a task of the session's."""
         connection: Connection | None = None
         cause: ReactorError | None = None
@@ -186,7 +187,8 @@ class Session:
                     self._address, options=self._options, ssl_context=self._ssl_context
                 ) as link:
                     asked = True
-                    welcome = await greet(link, Hello(VERSION, self._token, resume), self.peer)
+                    hello = Hello(VERSION, self._token, self._resume)
+                    welcome = await greet(link, hello, self.peer)
                     # With no checkpoint after the greeting: from here it is ended by name only.
                     scope.shield, scope.deadline = True, math.inf
                     connection = self._connected(link, welcome, scope)
@@ -214,6 +216,7 @@ class Session:
     def _connected(self, link: Link, welcome: Welcome, scope: trio.CancelScope) -> Connection:
         if self._welcome is None:
             self._welcome = welcome
+        self._resume = welcome.resume
         self._connections += 1
         self._connection = Connection(
             self.peer,
@@ -256,7 +259,7 @@ class Session:
             connection.end()
             await connection.gone.wait()
         try:
-            await self._nursery.start(self._converse, self.welcome.resume)
+            await self._nursery.start(self._converse)
         except OpenFailed as failure:
             message = f"the session was not taken up again: {failure.message}"
             if failure.resumption_refused:
@@ -278,19 +281,28 @@ class Session:
             self._ended.set()
 
     async def _terminate(self) -> None:
-        with trio.CancelScope(shield=True):
-            if self._attempt is not None:
-                self._attempt.cancel()
-            async with self._connecting:
-                failure = await self._ask_to_end()
-                closed = await self._disconnect()
+        failure: ReactorError | None = None
+        confirmed = closed = False
+        try:
+            with trio.CancelScope(shield=True):
+                if self._attempt is not None:
+                    self._attempt.cancel()
+                async with self._connecting:
+                    failure = await self._ask_to_end()
+                    confirmed = failure is None
+                    closed = await self._disconnect(confirmed=confirmed)
+        finally:  # a defect, too, leaves nobody waiting and no socket open
+            if self._connection is not None:
+                self._connection.end()
             self._cleanup = Cleanup.of(
                 self.welcome.session,
                 allocation="owned",
-                termination="confirmed" if failure is None else "unconfirmed",
+                termination="confirmed" if confirmed else "unconfirmed",
                 connection="closed" if closed else "failed",
                 failures=() if failure is None else (FailureRecord.of(failure),),
             )
+            self._ended.set()
+            self._terminated.set()
             if not self._cleanup.complete:
                 logger.warning(
                     "%s: session %s: termination %s, connection %s",
@@ -299,8 +311,6 @@ class Session:
                     self._cleanup.termination,
                     self._cleanup.connection,
                 )
-            self._ended.set()
-            self._terminated.set()
 
     async def _ask_to_end(self) -> ReactorError | None:
         """Have the server end it; returns what kept that from being confirmed.
@@ -341,12 +351,23 @@ class Session:
             )
         return failure
 
-    async def _disconnect(self) -> bool:
-        """Close the socket, if there is one; returns whether the last one was closed in order."""
+    async def _disconnect(self, *, confirmed: bool) -> bool:
+        """Part from the socket, if there is one; returns whether the last was closed in order.
+
+        A server that confirmed closes first.  Were both to close at once, trio-websocket's server
+        would sometimes end the stream before its own farewell has left.
+        """
         connection = self._connection
-        if connection is None:
-            return self._left_in_order
-        closed = await connection.link.close(CloseCode.DONE, "terminated")
-        connection.end()
-        await connection.gone.wait()
-        return closed
+        if connection is not None:
+            if confirmed:
+                with trio.move_on_after(self._options.close_timeout):
+                    await connection.gone.wait()
+                    return self._left_in_order
+                connection.end()
+                await connection.gone.wait()
+                return False
+            closed = await connection.link.close(CloseCode.DONE, "no longer wanted")
+            connection.end()
+            await connection.gone.wait()
+            return closed
+        return self._left_in_order

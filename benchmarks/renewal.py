@@ -1,0 +1,165 @@
+"""Whole chains: what an idle one costs, and what a viewer sees of a thousand handovers."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import tracemalloc
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import trio
+import trio.testing
+
+from trio_reactor.channel import EventChannel
+from trio_reactor.renewal import ClipRequest, Renewal, RenewalOptions, open_renewal
+from trio_reactor.renewal.simulation import SimulatedProvider, SimulationOptions, read_stamp
+from trio_reactor.world import SeededWorld
+
+from .harness import Benchmark
+
+CHAINS = 1_000
+MEASURED = 200
+HANDOVERS = 1_000
+FRAME_RATE = 25.0
+SCENE = 25
+
+_IDLE = SimulationOptions(lifetime=None, sound=False)
+_SHORT = SimulationOptions(lifetime=12.0, build_delay=0.3, frame_rate=FRAME_RATE, sound=False)
+_SEAMLESS = RenewalOptions(lead=10.0, jitter=0.0)
+
+
+class _Steps(trio.abc.Instrument):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+async def _wakeups() -> float:
+    """Task steps of idle chains, with a source on air each, in an hour of virtual time."""
+    world = SeededWorld(1)
+    steps = _Steps()
+    async with AsyncExitStack() as stack:
+        for number in range(CHAINS):
+            await stack.enter_async_context(
+                open_renewal(SimulatedProvider(world, _IDLE), world=world, name=f"renewal {number}")
+            )
+        await trio.sleep(1)
+        trio.lowlevel.add_instrument(steps)
+        await trio.sleep(3_600)
+        trio.lowlevel.remove_instrument(steps)
+    return max(0, steps.count - 1)  # this task's own waking is one
+
+
+async def _bytes() -> float:
+    """What one idle chain holds, its simulated source included."""
+    world = SeededWorld(1)
+    channel = EventChannel(world=world)
+    provider = SimulatedProvider(world, _IDLE)
+    async with AsyncExitStack() as stack:
+
+        async def one(number: int) -> None:
+            await stack.enter_async_context(
+                open_renewal(provider, events=channel, world=world, name=f"renewal {number}")
+            )
+
+        await one(-1)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for number in range(MEASURED):
+                await one(number)
+            await trio.sleep(1)
+            gc.collect()
+            return (tracemalloc.get_traced_memory()[0] - before) / MEASURED
+        finally:
+            tracemalloc.stop()
+
+
+class _Viewer:
+    """What a viewer of a thousand handovers sees."""
+
+    def __init__(self) -> None:
+        self.frames = 0
+        self.asked = 0
+        self.sources = 0
+        self.longest = 0.0
+
+    async def watch(self, renewal: Renewal) -> None:
+        last: float | None = None
+        source = 0
+        while self.sources <= HANDOVERS:
+            frame = await renewal.video.receive()
+            now = trio.current_time()
+            if last is not None:
+                self.longest = max(self.longest, now - last)
+            last = now
+            self.frames += 1
+            stamp = read_stamp(frame)
+            if stamp.source != source:
+                source = stamp.source
+                self.sources += 1
+
+    async def ask(self, renewal: Renewal) -> None:
+        """Keep a second or two of film ahead."""
+        while True:
+            if self.asked - self.frames < 3 * SCENE:
+                await renewal.enqueue(ClipRequest({"frames": SCENE}))
+                self.asked += SCENE
+            else:
+                await trio.sleep(0.2)
+
+
+async def _thousand_handovers() -> tuple[int, float]:
+    """How many pictures of what was asked for never came, and the longest gap in pictures."""
+    world = SeededWorld(1)
+    viewer = _Viewer()
+    async with open_renewal(
+        SimulatedProvider(world, _SHORT), options=_SEAMLESS, world=world
+    ) as renewal:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(viewer.ask, renewal)
+            await viewer.watch(renewal)
+            nursery.cancel_scope.cancel()
+        with trio.move_on_after(30):  # what was asked for last
+            while viewer.frames < viewer.asked:
+                await renewal.video.receive()
+                viewer.frames += 1
+        lost = renewal.pressure().frames_lost + viewer.asked - viewer.frames
+    return lost, viewer.longest * FRAME_RATE - 1
+
+
+@functools.cache  # on a virtual clock one run says all, and two benchmarks ask
+def _run_virtual() -> tuple[int, float]:
+    return trio.run(_thousand_handovers, clock=trio.testing.MockClock(autojump_threshold=0.0))
+
+
+def _idle() -> float:
+    return trio.run(_wakeups, clock=trio.testing.MockClock(autojump_threshold=0.0))
+
+
+def _per_chain() -> float:
+    return trio.run(_bytes, clock=trio.testing.MockClock(autojump_threshold=0.0))
+
+
+BENCHMARKS: Sequence[Benchmark] = (
+    Benchmark("renewal_idle_wakeups_1000", "steps/h", _idle, at_most=0, rounds=1),
+    Benchmark("renewal_bytes_per_chain", "bytes", _per_chain, at_most=48_000, rounds=3),
+    Benchmark(
+        "renewal_frames_lost_1000_handovers",
+        "frames",
+        lambda: _run_virtual()[0],
+        at_most=0,
+        rounds=1,
+    ),
+    Benchmark(
+        "renewal_max_gap_frames_1000_handovers",
+        "frames",
+        lambda: _run_virtual()[1],
+        at_most=1,
+        rounds=1,
+    ),
+)
