@@ -22,7 +22,6 @@ from trio_reactor.events import Event
 from trio_reactor.renewal import (
     Renewal,
     RenewalOptions,
-    RenewalState,
     SourceOpener,
     VideoFrame,
     open_renewal,
@@ -127,9 +126,6 @@ class Broadcast:
         self._count()
         while True:
             before = self._happened
-            if _would_overtake(renewal.state):
-                await self._next_event(before)
-                continue
             try:
                 accepted = await renewal.enqueue(scene.request)
             except ReactorError as failure:
@@ -202,15 +198,6 @@ class Broadcast:
     async def _until(self, fact: Callable[[], bool]) -> None:
         while not fact():
             await self._changed.wait()
-
-
-def _would_overtake(state: RenewalState) -> bool:
-    """Whether a scene asked for now would be played before one that was asked for earlier.
-
-    The next session has some already and cannot be reached, so the one on air would be given it.
-    """
-    following = state.next
-    return following is not None and bool(following.clips) and following.phase == "Recovering"
 
 
 def _luma(frame: VideoFrame) -> npt.NDArray[np.uint8]:

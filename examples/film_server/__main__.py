@@ -14,7 +14,7 @@ import trio
 import typer
 from pydantic import ValidationError
 
-from trio_reactor.renewal.websocket.link import one_failure
+from trio_reactor.renewal.websocket.failures import one_failure
 
 from .film import Film, FilmUnusable
 from .options import Faults, FilmServerOptions

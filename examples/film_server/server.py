@@ -14,7 +14,8 @@ import msgspec
 import trio
 
 from trio_reactor.renewal.source import OpenFailed
-from trio_reactor.renewal.websocket.link import Disconnected, Link, LinkOptions, accept
+from trio_reactor.renewal.websocket.handshake import accept
+from trio_reactor.renewal.websocket.link import Disconnected, Link, LinkOptions
 from trio_reactor.renewal.websocket.wire import (
     MAX_MESSAGE_BYTES,
     MAX_REQUEST_BYTES,

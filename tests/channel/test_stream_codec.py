@@ -114,9 +114,7 @@ rich = st.builds(
         FailureRecord, text, text, st.sampled_from([None, "unknown", "replied"]), st.booleans()
     ),
 )
-envelopes = st.builds(
-    Envelope, st.integers(1, 2**63), floats, floats, text, rich | st.just(Bare())
-)
+envelopes = st.builds(Envelope, st.integers(1, 2**63), floats, floats, text, rich | st.just(Bare()))
 CODEC = EventCodec(Rich, Bare, Number, Own, Derived)
 
 

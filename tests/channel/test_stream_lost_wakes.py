@@ -260,7 +260,5 @@ async def test_whoever_falls_asleep_while_a_wake_is_on_its_way_makes_nobody_miss
     await wait_all_tasks_blocked()
     assert seen["early"] == list(range(1, 81))
     assert seen["choosy"] == list(range(2, 81, 2))
-    assert sorted(seen["late"]) == sorted(
-        seq for n in range(40) for seq in range(2 * n + 1, 81)
-    )
+    assert sorted(seen["late"]) == sorted(seq for n in range(40) for seq in range(2 * n + 1, 81))
     nursery.cancel_scope.cancel()

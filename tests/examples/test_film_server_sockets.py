@@ -15,7 +15,8 @@ from examples.film_server.film import RATE, Film
 from examples.film_server.options import FilmServerOptions
 from examples.film_server.server import FilmServer
 from trio_reactor.renewal.websocket.address import Address
-from trio_reactor.renewal.websocket.link import Disconnected, Link, LinkOptions, connect
+from trio_reactor.renewal.websocket.handshake import connect
+from trio_reactor.renewal.websocket.link import Disconnected, Link, LinkOptions
 from trio_reactor.renewal.websocket.wire import (
     MAX_REQUEST_BYTES,
     VERSION,

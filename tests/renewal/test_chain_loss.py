@@ -248,6 +248,22 @@ async def test_a_prepared_source_recovers_and_takes_no_work_meanwhile(
         assert (await renewal.enqueue(scene(1))).source.id == "simulated-2"
 
 
+async def test_work_does_not_overtake_what_a_recovering_prepared_source_has(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=60.0, faults={"reconnect": {1: Slow(2.0)}})
+    async with stage.open() as renewal:
+        await renewal.set_autoplay(False)
+        await renewal.enqueue(scene(1))  # which is not played, so nothing is handed over
+        await until(lambda: bool(stage.said(Prepared)))
+        assert (await renewal.enqueue(scene(1))).source.id == "simulated-2"
+        stage.provider.newest.lose_connection()
+        with pytest.raises(SessionRecovering):
+            await renewal.enqueue(scene(1))
+        await until(lambda: bool(stage.said(Recovered)))
+        assert (await renewal.enqueue(scene(1))).source.id == "simulated-2"
+
+
 async def test_a_socket_lost_while_a_boundary_is_awaited_is_noticed_at_once(
     autojump_clock: object,
 ) -> None:

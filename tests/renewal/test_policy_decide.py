@@ -299,10 +299,17 @@ def test_too_many_failures_end_the_chain_and_only_the_end_of_a_life_comes_before
 
 
 def test_work_goes_to_the_prepared_source_else_to_the_one_on_air_else_nowhere() -> None:
-    for facts in EVERYTHING:
+    busy = [
+        msgspec.structs.replace(each, next=msgspec.structs.replace(each.next, has_work=True))
+        for each in EVERYTHING
+        if each.next is not None and each.next.phase != Opening()
+    ]
+    for facts in EVERYTHING + busy:
         chosen = route(facts)
         if facts.next is not None and facts.next.phase == Prepared():
             assert chosen == "next"
+        elif facts.next is not None and facts.next.has_work:
+            assert chosen is None  # new work must not overtake it
         elif facts.current is not None and takes_work(facts.current.phase):
             assert chosen == "current"
         else:

@@ -14,7 +14,8 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, Ping
 
 from trio_reactor.renewal.websocket.address import Address
-from trio_reactor.renewal.websocket.link import Disconnected, Link, LinkOptions, connect
+from trio_reactor.renewal.websocket.handshake import connect
+from trio_reactor.renewal.websocket.link import Disconnected, Link, LinkOptions
 from trio_reactor.renewal.websocket.wire import CloseCode
 
 

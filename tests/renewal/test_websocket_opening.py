@@ -14,7 +14,8 @@ from websocket_story import Peer, listening, opened, say, serving, speaking, wel
 from trio_reactor.errors import is_expected
 from trio_reactor.renewal.source import OpenFailed, Predecessor
 from trio_reactor.renewal.websocket import WebSocketOptions, websocket_source
-from trio_reactor.renewal.websocket.link import MAX_HANDSHAKE_BYTES, Link
+from trio_reactor.renewal.websocket.handshake import MAX_HANDSHAKE_BYTES
+from trio_reactor.renewal.websocket.link import Link
 from trio_reactor.renewal.websocket.wire import VERSION, Denied, Welcome
 
 

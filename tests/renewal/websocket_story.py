@@ -23,7 +23,8 @@ from trio_reactor.renewal.source import (
     VideoFrame,
 )
 from trio_reactor.renewal.websocket import WebSocketOptions, WebSocketSource, websocket_source
-from trio_reactor.renewal.websocket.link import Link, LinkOptions, accept
+from trio_reactor.renewal.websocket.handshake import accept
+from trio_reactor.renewal.websocket.link import Link, LinkOptions
 from trio_reactor.renewal.websocket.wire import (
     MAX_MESSAGE_BYTES,
     VERSION,

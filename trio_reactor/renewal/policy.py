@@ -92,6 +92,8 @@ class SourceFacts(msgspec.Struct, frozen=True):
     """Whether there can be no second one while it lives."""
     busy: bool = False
     """Whether its recovery, or the wait for what it has committed, is under way."""
+    has_work: bool = False
+    """Whether it was given work that it has not finished."""
 
 
 class ChainFacts(msgspec.Struct, frozen=True):
@@ -261,10 +263,14 @@ def route(facts: ChainFacts) -> Role | None:
     """Which source takes work that is bound to none; `None` if none takes any now.
 
     The prepared one as soon as there is one, because the old source would otherwise be given work
-    without end and never reach a boundary; else the one on air.
+    without end and never reach a boundary; else the one on air.  None while a next one that has
+    work already is being recovered: the one on air would play the new work before the old.
     """
-    if facts.next is not None and phases.takes_work(facts.next.phase):
-        return "next"
+    if facts.next is not None:
+        if phases.takes_work(facts.next.phase):
+            return "next"
+        if facts.next.has_work:
+            return None
     if facts.current is not None and phases.takes_work(facts.current.phase):
         return "current"
     return None

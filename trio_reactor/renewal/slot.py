@@ -174,6 +174,7 @@ class Slot:
             self.recovery is not None
             and isinstance(phase, phases.Recovering)
             and phase.mode == "reconnect",
+            bool(self.pending) or len(self.book) > 0,
         )
 
     def tail(self, dropped: tuple[int | None, int | None]) -> Tail:

@@ -1,7 +1,7 @@
 """Sources that are sessions of a server, each held over a WebSocket.
 
-`websocket_source` opens them; `wire` is what both sides say, and `link` is a WebSocket that always
-ends, for either side.  Needs the extra `websocket`.
+`websocket_source` opens them; `wire` is what both sides say, and `handshake` opens WebSockets
+that always end, for either side.  Needs the extra `websocket`.
 """
 
 from __future__ import annotations

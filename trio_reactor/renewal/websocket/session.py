@@ -24,7 +24,8 @@ from trio_reactor.renewal.source import OpenFailed
 
 from .address import Address
 from .connection import NEVER_OPENED, PERHAPS_ALLOCATED, Connection, greet
-from .link import Disconnected, Link, LinkOptions, connect
+from .handshake import connect
+from .link import Disconnected, Link, LinkOptions
 from .media import Account
 from .wire import SESSION_OVER, VERSION, CloseCode, Hello, Terminate, Terminated, Welcome, WireError
 

@@ -31,7 +31,7 @@ from trio_reactor.renewal.source import (
 )
 
 from .address import Address
-from .link import one_failure
+from .failures import one_failure
 from .media import Generation
 from .session import Session, WebSocketOptions
 from .wire import (
