@@ -7,7 +7,8 @@ by the name of its field:
 
 - floats are finite (JSON would turn the others into null): "no end" is `None`;
 - integers are those of 64 bits, from -2**63 to 2**64 - 1;
-- text is Unicode that can be encoded: no lone surrogates.
+- text is Unicode that can be encoded: no lone surrogates;
+- numbers and text are plain, not of subclasses such as NumPy's `float64`; enums may be.
 
 An exception is told as a `FailureRecord`.  An `Envelope` is an event with its place in the order of
 its channel, and an `EventCodec` takes envelopes to bytes and back.
@@ -46,6 +47,7 @@ MAX_DETAIL: Final = 1024
 
 _SMALLEST_INTEGER: Final = -(2**63)
 _LARGEST_INTEGER: Final = 2**64 - 1
+_PLAIN: Final = (str, int, float)
 
 
 class Event(msgspec.Struct, frozen=True, tag=True):
@@ -57,7 +59,8 @@ class Event(msgspec.Struct, frozen=True, tag=True):
 
     Raises:
         ValueError: If a field holds, however deep, a float that is not finite, an integer beyond 64
-            bits, or text that cannot be encoded.  Named by its path; the value is not shown.
+            bits, text that cannot be encoded, or a number or text of a subclass.  Named by its
+            path; the value is not shown.
     """
 
     version: ClassVar[int] = 1
@@ -249,6 +252,8 @@ def _flaw(value: object) -> _Flaw | None:
     match value:
         case Enum() | bool() | None:
             return None
+        case str() | int() | float() if type(value) not in _PLAIN:
+            return _Flaw("", "it is of a subclass, which is not encoded")  # as NumPy's float64 is
         case str():
             return None if _encodable(value) else _Flaw("", "it is not text that can be encoded")
         case int():

@@ -111,6 +111,7 @@ class Observable(ABC):
                 positions of the channel count, whatever the filter lets through.
 
         Raises:
+            TypeError: If one of the types is no class of events; a generic one is named bare.
             ValueError: If the capacity is out of bounds.
             Overflow: If there are as many subscriptions as there may be.
         """
@@ -220,6 +221,7 @@ class Observable(ABC):
             capacity: As for `subscribe`.
 
         Raises:
+            TypeError: When entered, if one of the types is no class of events.
             ValueError: When entered, if the capacity is out of bounds.
             Overflow: When entered, if there are as many subscriptions as there may be.
         """

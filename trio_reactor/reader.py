@@ -306,6 +306,7 @@ class Admission:
         """A reader that starts at the head.
 
         Raises:
+            TypeError: If one of the types is no class of events.
             ValueError: If the capacity is out of bounds.
             Overflow: If there are as many readers as there may be.
         """
@@ -319,5 +320,9 @@ class Admission:
         key = (handle, types, capacity)
         kind = self._kinds.get(key)
         if kind is None:
+            # Found out later, it would be by the courier, who asks for everybody.
+            for each in cast("tuple[object, ...]", types):
+                if not (isinstance(each, type) and issubclass(each, Event)):
+                    raise TypeError(f"only classes of events can be subscribed to, not {each!r}")
             kind = self._kinds[key] = Kind(handle, types, capacity)
         return Reader(self.stream, kind)

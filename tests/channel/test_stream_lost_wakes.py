@@ -93,6 +93,12 @@ class Stage:
             except (Closed, Failed):
                 return
 
+    def cancel(self) -> None:
+        self.courier().scope.cancel()
+
+    def close(self) -> None:
+        self.courier().subscription.close()
+
     def end(self) -> None:
         target = self.publisher if self.ending.startswith("handle") else self.channel
         if self.ending.endswith("ends"):
@@ -104,8 +110,8 @@ class Stage:
         return {
             "publish": self.publish,
             "again": self.publish,
-            "cancel": lambda: self.courier().scope.cancel(),
-            "close": lambda: self.courier().subscription.close(),
+            "cancel": self.cancel,
+            "close": self.close,
             "end": self.end,
         }
 

@@ -235,15 +235,24 @@ async def test_the_state_and_all_that_comes_later_are_taken_in_one_step() -> Non
         for _ in range(after):
             await trio.lowlevel.checkpoint()
         with channel.observe(lambda: total, Ping) as (state, events):
+            followed = state
             async for envelope in events:
-                state += envelope.event.n
-        assert state == total
+                followed += envelope.event.n
+        assert followed == total
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(add)
         for after in range(0, 60, 3):
             nursery.start_soon(follow, after)
     assert channel.statistics().subscriptions == 0
+
+
+async def test_what_is_observed_is_closed_when_the_block_is_left() -> None:
+    channel = EventChannel()
+    with channel.observe(lambda: 1) as (_, events):
+        channel.publish(Ping())
+    with pytest.raises(Closed):
+        await events.receive()
 
 
 async def test_a_state_that_cannot_be_told_leaves_no_subscription() -> None:

@@ -55,7 +55,8 @@ class Follower:
                                 assert not self.next()
                                 await trio.sleep(chance.choice([0.0, 1.0]))
                 except Overflow as overflow:
-                    assert capacity < overflow.missed <= len(self.log)
+                    missed = overflow.missed
+                    assert capacity < missed <= len(self.log) - self.position
                     self.sim.record("overflow")
                     return
                 except Closed:

@@ -131,8 +131,10 @@ async def test_a_reader_that_hangs_or_crashes_delays_nobody(autojump_clock: obje
         await trio.sleep_forever()
 
     async def read(subscription: Subscription[Event]) -> None:
-        for _ in range(3):
-            received.append((await subscription.receive()).seq)
+        async for envelope in subscription:
+            received.append(envelope.seq)
+            if envelope.seq == 3:
+                return
 
     with trio.fail_after(1):
         async with trio.open_nursery() as hanging:

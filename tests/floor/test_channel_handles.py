@@ -82,7 +82,7 @@ async def test_whoever_fell_behind_observes_again_and_starts_from_the_current_st
         assert (replica, caught.value.missed) == ([], 5)
     with channel.observe(lambda: list(said), capacity=4) as (replica, subscription):
         say(5)
-        replica += numbers(await subscription.receive_batch())
+        replica.extend(numbers(await subscription.receive_batch()))
         assert replica == said == [0, 1, 2, 3, 4, 5]
 
 

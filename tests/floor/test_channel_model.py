@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
 from typing import Literal
 
+import pytest
 import trio
 from channel_story import CountingWorld, Said, Shouted, Sung
-from hypothesis import assume, settings
+from hypothesis import Phase, assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
@@ -110,21 +111,20 @@ class ChannelModel(RuleBasedStateMachine):
         self.order = Order()
         self.all: list[Model] = []
         self.publishers: dict[str, Publisher] = {}
-        self.ended: dict[str, bool] = {}
+        self.ended: dict[str | None, bool] = {}
         """The handles that are over, and whether they failed."""
         for handle in HANDLES:
             self.publishers[handle] = self.channel.publisher(handle)
 
-    def publish(self, publish: Callable[[Event], int], handle: str, event: Event) -> None:
-        failed = self.ended.get(handle, self.order.failed)
-        try:
-            seq = publish(event)
-        except (Closed, Failed) as raised:
-            assert self.order.over or handle in self.ended
-            assert isinstance(raised, Failed) == failed
+    def publish(self, handle: str | None, event: Event) -> None:
+        publish = self.channel.publish if handle is None else self.publishers[handle].publish
+        if self.order.over or handle in self.ended:
+            failed = self.ended.get(handle, self.order.failed)
+            with pytest.raises(Failed if failed else Closed):
+                publish(event)
         else:
-            self.order.published.append((handle, event))
-            assert seq == len(self.order.published)
+            self.order.published.append((handle or "", event))
+            assert publish(event) == len(self.order.published)
 
     @rule(
         cls=st.sampled_from(CLASSES),
@@ -133,12 +133,12 @@ class ChannelModel(RuleBasedStateMachine):
     )
     def publish_through_a_handle(self, cls: type[Said], handle: str, count: int) -> None:
         for _ in range(count):
-            self.publish(self.publishers[handle].publish, handle, cls(1))
+            self.publish(handle, cls(1))
 
     @rule(cls=st.sampled_from(CLASSES), count=st.integers(1, 9))
     def publish_to_the_channel(self, cls: type[Said], count: int) -> None:
         for _ in range(count):
-            self.publish(self.channel.publish, "nobody", cls(1))
+            self.publish(None, cls(1))
 
     @rule(
         target=models,
@@ -205,6 +205,7 @@ class ChannelModel(RuleBasedStateMachine):
     def forget(self, model: Model) -> None:
         self.all.remove(model)
         del model.subscription
+        gc.collect()  # what it raised may have kept it in a cycle
 
     @rule(model=models)
     def look(self, model: Model) -> None:
@@ -243,13 +244,14 @@ class ChannelModel(RuleBasedStateMachine):
     @invariant()
     def what_is_kept_is_what_is_needed(self) -> None:
         head = len(self.order.published)
-        needed = [
-            head - model.cursor
+        behind = [
+            (head - model.cursor, model.capacity)
             for model in self.all
-            if model.fate == "open" and model.stop is None and head - model.cursor <= model.capacity
+            if model.fate == "open" and model.stop is None
         ]
+        # To within a stride; and the model passes later than the channel may what is hidden.
+        needed = [count for count, capacity in behind if count < capacity + STRIDE]
         statistics = self.channel.statistics()
-        # The model passes what is hidden later than the channel may, never the other way round.
         assert statistics.kept < max(needed, default=0) + STRIDE
         assert statistics.published == head
         assert statistics.subscriptions == sum(model.fate != "closed" for model in self.all)
@@ -261,4 +263,9 @@ class ChannelModel(RuleBasedStateMachine):
 
 
 TestChannelModel = ChannelModel.TestCase
-TestChannelModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestChannelModel.settings = settings(
+    max_examples=50,
+    stateful_step_count=30,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+)

@@ -94,6 +94,35 @@ async def test_a_wait_lost_that_never_returns_keeps_nothing_from_leaving(
     assert trio.current_time() < 10
 
 
+async def test_a_wait_lost_that_returns_when_it_is_cancelled_makes_no_loss_of_an_expiry(
+    autojump_clock: MockClock,
+) -> None:
+    class Swallowing(Thing):
+        async def wait_lost(self) -> None:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(7)
+
+    async with open_owner() as owner:
+        attempt = await owner.acquire(Swallowing, lifetime=5)
+        assert (await attempt.wait_ended()).reason == "expired"
+
+
+async def test_a_death_is_noticed_at_once_however_long_the_thing_takes_to_leave(
+    autojump_clock: MockClock,
+) -> None:
+    async with open_owner() as owner:
+        thing = Thing(holds_out=5)
+        attempt = await owner.acquire(opened(thing))
+        began = trio.current_time()
+        with pytest.raises(Lost), attempt.using():
+            thing.die(ConnectionResetError())
+            await trio.sleep_forever()
+        assert trio.current_time() == began
+        assert attempt.phase == "leaving"
+        await attempt.wait_ended()
+        assert trio.current_time() == began + 5
+
+
 async def test_what_wait_lost_raises_on_being_asked_to_leave_is_not_lost(
     autojump_clock: MockClock,
 ) -> None:

@@ -50,7 +50,7 @@ async def test_cancelled_after_any_step_it_leaves_nothing_behind(
     files = len(os.listdir("/proc/self/fd"))
     steps, cancelled = 0, True
     while cancelled:
-        steps += 1 if steps < 60 else 7
+        steps += 1 if steps < 40 else 11
         with trio.CancelScope() as scope:
             instrument = CancelAfter(steps, scope)
             trio.lowlevel.add_instrument(instrument)

@@ -375,7 +375,7 @@ class Attempt(Generic[T_co]):
 
     @enable_ki_protection
     def _end(self, failure: BaseException | None) -> None:
-        self._depart("lost")  # left unasked, without an error even
+        self._depart("lost")  # only if it was interrupted in between
         if self._reason is None:
             self._reason = "failed"
         problems = [problem for problem in (self._failure, failure) if problem is not None]
