@@ -6,8 +6,9 @@ sleeping reader is woken once for a burst, who wakes the others when it runs.  T
 callbacks.  A reader that hangs delays nobody: it falls behind, alone, and finds that out by itself
 when it comes back (see `Subscription`).
 
-The ring keeps what the slowest subscription that has not fallen behind has still to receive, so it
-is bounded by the largest capacity, and is empty when nobody subscribes or everybody keeps up.
+The ring keeps what the slowest subscription that has not fallen behind has still to receive, to
+within a few events, so it is bounded by the largest capacity, and is empty when nobody subscribes
+or all readers sleep.
 
 Many handles can share one channel and so one order of events.  Each publishes through a `Publisher`
 of its own, which marks its events with the handle's name, and through which that handle's events

@@ -53,9 +53,15 @@ _PLAIN: Final = (str, int, float)
 class Event(msgspec.Struct, frozen=True, tag=True):
     """The base of every event.
 
-    A subclass is frozen and tagged with its name without saying so, and lists what happened as
-    annotated fields of types that msgspec encodes.  Prefer tuples to sets: a set is encoded in the
-    order of its hashes, which differs between processes.
+    A subclass says `frozen=True`, so that type checkers know it too, is tagged with its name
+    without saying so, and lists what happened as annotated fields of types that msgspec encodes::
+
+        class Joined(Event, frozen=True):
+            member: str
+            since: float | None = None
+
+    Prefer tuples to sets: a set is encoded in the order of its hashes, which differs between
+    processes.
 
     Raises:
         ValueError: If a field holds, however deep, a float that is not finite, an integer beyond 64

@@ -7,19 +7,19 @@ import random
 from trio_reactor.events import Envelope, Event
 
 
-class Said(Event):
+class Said(Event, frozen=True):
     """Somebody said something."""
 
     number: int
 
 
-class Sung(Event):
+class Sung(Event, frozen=True):
     """Somebody sang something."""
 
     number: int
 
 
-class Shouted(Said):
+class Shouted(Said, frozen=True):
     """A way of saying."""
 
 

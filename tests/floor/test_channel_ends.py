@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from channel_story import Said, Sung, numbers
+from channel_story import CountingWorld, Said, Sung, numbers
 from trio.testing import wait_all_tasks_blocked
 
 from trio_reactor.channel import EventChannel
@@ -27,6 +27,19 @@ async def test_falling_behind_fails_at_once_with_the_exact_number_and_alone() ->
                 await receive()
             assert caught.value.missed == 4
         assert numbers(await other.receive_batch()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("capacity", [1, 7, 32, 33])
+async def test_it_may_be_as_far_behind_as_its_capacity_wherever_it_stands(capacity: int) -> None:
+    for had in range(70):
+        channel = EventChannel(world=CountingWorld())
+        subscription = channel.subscribe(capacity=capacity)
+        for number in range(had):
+            channel.publish(Said(number))
+            subscription.receive_nowait()
+        for number in range(capacity):
+            channel.publish(Said(number))
+        assert numbers(await subscription.receive_batch()) == list(range(capacity))
 
 
 async def test_it_has_failed_for_good_and_misses_no_more() -> None:
@@ -187,13 +200,15 @@ async def test_nothing_can_be_published_after_the_end_or_a_failure() -> None:
 
 
 async def test_the_first_end_or_failure_stays() -> None:
-    channel = EventChannel()
-    subscription = channel.subscribe()
-    channel.end()
-    channel.fail(OSError())
-    channel.end()
+    ended, failed = EventChannel(), EventChannel()
+    ended.end()
+    ended.fail(OSError())
+    failed.fail(OSError())
+    failed.end()
     with pytest.raises(trio.EndOfChannel):
-        await subscription.receive()
+        await ended.subscribe().receive()
+    with pytest.raises(Failed):
+        await failed.subscribe().receive()
 
 
 async def test_who_subscribes_after_the_end_is_told_of_it() -> None:

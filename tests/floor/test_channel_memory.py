@@ -17,7 +17,7 @@ from trio_reactor.events import Event
 from trio_reactor.stream import STRIDE
 
 
-class Weighty(Event, weakref=True):
+class Weighty(Event, frozen=True, weakref=True):
     """An event that can be seen to be gone."""
 
     number: int

@@ -266,7 +266,7 @@ class ChannelModel(RuleBasedStateMachine):
 
 TestChannelModel = ChannelModel.TestCase
 TestChannelModel.settings = settings(
-    max_examples=50,
+    max_examples=30,
     stateful_step_count=30,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],

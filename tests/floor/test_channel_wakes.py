@@ -159,6 +159,24 @@ async def test_who_is_about_to_sleep_does_not_miss_the_news_that_is_on_its_way(
     assert got == {"first": [1, 2, 3], "second": [1, 2, 3], "late": [2, 3]}
 
 
+async def test_who_falls_asleep_while_the_news_is_carried_gets_nothing_twice(
+    nursery: trio.Nursery,
+) -> None:
+    channel = EventChannel()
+
+    async def publish_later() -> None:
+        await wait_all_tasks_blocked()
+        channel.publish(Said(2))
+
+    nursery.start_soon(channel.subscribe().receive)
+    await wait_all_tasks_blocked()
+    with channel.subscribe() as subscription:
+        channel.publish(Said(1))  # the one that sleeps carries it, but has not run yet
+        assert subscription.receive_nowait().event == Said(1)
+        nursery.start_soon(publish_later)
+        assert (await subscription.receive()).event == Said(2)
+
+
 # ------------------------------------------------------------------------------- every order of it
 
 

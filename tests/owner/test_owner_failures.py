@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Awaitable, Callable
+from typing import Self
 
 import pytest
 import trio
@@ -114,6 +115,64 @@ async def test_whoever_waits_for_the_end_has_received_it_in_the_step_in_which_it
             assert complaint in theirs
 
 
+async def test_a_block_that_waits_for_its_thing_has_received_its_failure_too(
+    autojump_clock: MockClock,
+) -> None:
+    for _ in range(20):  # Trio shuffles the batch in which close may conclude before it
+        complaint = OSError()
+        told: list[object] = []
+        async with trio.open_nursery() as tasks, open_owner() as owner:
+
+            async def hold() -> None:
+                thing = Thing(leaving=1, complains=complaint)  # noqa: B023 - run in this turn
+                told.append(await outcome(_enter(owner, opened(thing))))  # noqa: B023
+
+            tasks.start_soon(hold)
+            await wait_all_tasks_blocked()
+        (retired,) = told
+        assert isinstance(retired, Retired)
+        assert retired.__cause__ is complaint
+        assert owner.report is not None
+        assert owner.report.failures == ()
+
+
+async def test_an_acquirer_that_was_woken_has_received_what_became_of_it_before_it_runs() -> None:
+    class Quick:
+        """It opens, is lost and leaves in one and the same step."""
+
+        def __init__(self, go: trio.Event) -> None:
+            self._go = go
+
+        async def __aenter__(self) -> Self:
+            await self._go.wait()
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def wait_lost(self) -> None:
+            raise ConnectionResetError
+
+    lost = 0
+    for _ in range(60):
+        go = trio.Event()
+        told: list[object] = []
+        async with trio.open_nursery() as tasks, open_owner() as owner:
+
+            async def acquire() -> None:
+                told.append(await outcome(owner.acquire(lambda: Quick(go))))  # noqa: B023
+
+            tasks.start_soon(acquire)
+            await wait_all_tasks_blocked()
+            go.set()
+            await trio.lowlevel.checkpoint()
+        lost += isinstance(told[0], Lost)
+        assert isinstance(told[0], Lost | Closed)
+        assert owner.report is not None
+        assert owner.report.failures == ()
+    assert lost
+
+
 async def test_who_is_cancelled_before_it_came_has_not_received_it(
     autojump_clock: MockClock,
 ) -> None:
@@ -159,14 +218,27 @@ async def test_who_asks_later_gets_a_fresh_one_and_has_received_it() -> None:
 
 
 async def test_who_asks_after_close_told_it_gets_no_original() -> None:
-    complaint = OSError()
-    with caught() as leaving:
-        async with open_owner() as owner:
-            attempt = await owner.acquire(opened(Thing(complains=complaint)))
-    assert leaving.leaves == [complaint]
-    with pytest.raises(Failed) as failed:
-        await owner.retire(attempt)
-    assert failed.value.__cause__ is complaint
+    for complaint in (OSError(), Adapter()):
+        with caught() as leaving:
+            async with open_owner() as owner:
+                attempt = await owner.acquire(opened(Thing(complains=complaint)))
+        assert leaving.leaves == [complaint]
+        with pytest.raises(Failed) as failed:
+            await owner.retire(attempt)
+        assert failed.value.__cause__ is complaint
+
+
+async def test_a_thing_that_was_only_told_that_its_owner_stops_did_not_fail() -> None:
+    class Dependent(Thing):
+        async def __aexit__(self, *error: object) -> bool | None:
+            await super().__aexit__(*error)  # type: ignore[arg-type]
+            await owner.acquire(Thing)
+            raise AssertionError("acquired")
+
+    async with open_owner() as owner:
+        await owner.acquire(Dependent)
+    assert owner.report is not None
+    assert owner.report.failures == ()
 
 
 async def test_the_traceback_of_an_original_does_not_grow_with_those_who_ask() -> None:
@@ -329,9 +401,9 @@ async def _nothing() -> None:
     pass
 
 
-async def _enter(owner: Owner, factory: type[Thing]) -> None:
+async def _enter(owner: Owner, factory: Callable[[], Thing]) -> None:
     async with owner.hold(factory):
-        pass
+        await trio.sleep_forever()
 
 
 def _leaves(failure: BaseException) -> list[BaseException]:

@@ -164,6 +164,18 @@ async def test_what_failed_and_was_handled_is_gone_when_nobody_refers_to_it() ->
             assert [each() for each in gone] == [None]
 
 
+async def test_a_thing_does_not_remember_who_used_it() -> None:
+    async with open_owner() as owner:
+        attempt = await owner.acquire(Thing)
+        using = attempt.using()
+        gone = weakref.ref(using._scope)
+        with collected():
+            with using:
+                await trio.lowlevel.checkpoint()
+            del using
+            assert gone() is None
+
+
 async def test_failures_that_were_received_keep_nothing_alive() -> None:
     async with open_owner() as owner:
         for _ in range(3):

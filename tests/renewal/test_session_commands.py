@@ -155,7 +155,7 @@ async def test_a_request_that_was_sent_and_lost_has_an_unknown_outcome(
 
 
 async def test_a_request_without_an_answer_ends_with_its_source(autojump_clock: object) -> None:
-    stage = Stage(lifetime=60.0, faults={"reply": {4: Never()}})
+    stage = Stage(lifetime=60.0, faults={"reply": {4: Never()}}, renewal={"reply_timeout": 100.0})
     async with stage.open() as renewal:
         await trio.sleep(1)
         with pytest.raises(Lost) as caught:

@@ -469,6 +469,8 @@ class Attempt(Generic[T_co]):
                 audience = self._audience()
                 try:
                     await (audience.ended() if receiving else audience.left())
+                except trio.Cancelled:  # its shield was taken away
+                    raise
                 except BaseException as interrupt:  # noqa: BLE001 - KeyboardInterrupt; returned
                     interrupts.append(interrupt)
         return interrupts

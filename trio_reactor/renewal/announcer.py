@@ -107,13 +107,19 @@ class Announcer:
         )
 
     def handed_over(
-        self, old: Slot, new: Slot, evidence: HandoffEvidence, tail: events.Tail, gap: float
+        self,
+        old: events.SourceRef,
+        age: float,
+        new: Slot,
+        evidence: HandoffEvidence,
+        tail: events.Tail,
+        gap: float,
     ) -> None:
-        """A source gave way to the next at a boundary."""
+        """A source gave way to the next at a boundary, at this age."""
         self.say(
             events.HandedOver(
-                old=old.ref,
-                age=old.age_at_end,
+                old=old,
+                age=age,
                 new=new.ref,
                 evidence=evidence,
                 tail=tail,

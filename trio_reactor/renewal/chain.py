@@ -24,15 +24,15 @@ from trio_reactor.world import World
 from . import events, phases, policy
 from .announcer import Announcer
 from .clips import Unfinished
-from .errors import RouteChanged, refusal, sole
+from .errors import OpenFailed, RouteChanged, refusal, sole
 from .handoff import BoundaryFacts
-from .lineup import Lineup
+from .lineup import Lineup, Trace
 from .media import MediaOutput
 from .options import RenewalOptions
 from .proof import cleanup_of, not_opened
+from .settings import Setting
 from .slot import Slot
 from .source import (
-    Reconnectable,
     Source,
     SourceEvent,
     SourceOpener,
@@ -63,10 +63,12 @@ class Chain:
         self.announce = Announcer(publisher, owner.world)
         self.output = MediaOutput(options, self._overflowed)
         self.ledger = CleanupLedger(options)
-        self.autoplay = True
-        self.canvas: tuple[int, int] | None = None
+        self.autoplay = Setting(True)
+        self.canvas = Setting[tuple[int, int] | None](None)
         self.renewing = True
         self.finished = False
+        self._begun = False
+        """Whether a source has been on air."""
         self._tally = FailureTally(options, owner.world.random)
         self._upkeep = Upkeep(self, owner)
         self._lineup = Lineup(
@@ -90,8 +92,8 @@ class Chain:
         return self._lineup.leaving
 
     @property
-    def last(self) -> Slot | None:
-        """The slot that is on air, or was the last to be."""
+    def last(self) -> Trace | None:
+        """What is known of the source that is on air, or was the last to be."""
         return self._lineup.last
 
     @property
@@ -108,6 +110,8 @@ class Chain:
 
     async def open_first(self) -> None:
         """Open the first source and put it on air.
+
+        One that loses its connection before it is on air may recover; one that ends has not opened.
 
         Raises:
             OpenFailed: It could not be opened; carries what is proven of its clean-up.
@@ -137,17 +141,35 @@ class Chain:
         # A source that was put on air after its owner began to stop would be a lie.
         await trio.lowlevel.checkpoint_if_cancelled()
         self._owner.stopping.check()
-        self._settle()
+        while True:
+            self._change = trio.Event()
+            until = self._settle()
+            if self.on_air is not None:
+                break
+            if slot is not self.next:
+                await attempt.wait_ended()
+                raise not_opened(slot, attempt, self._never_on_air(slot))
+            await self._wait(until)
+        self._begun = True
         self._owner.start_soon(self.run, name=f"{self._owner.name} chain")
+
+    def _never_on_air(self, slot: Slot) -> OpenFailed:
+        failed = OpenFailed(
+            "the first source ended before it was on air", cleanup=slot.cleanup, outcome="replied"
+        )
+        failed.__cause__ = slot.loss
+        return failed
 
     async def run(self) -> None:
         """Take each step when it is due, until the last source is gone and none is to follow."""
         while not self.finished:
             # Before the steps: what changes from here on is looked at again.
             self._change = trio.Event()
-            until = self._settle()
-            with trio.CancelScope(deadline=math.inf if until is None else until):
-                await self._change.wait()
+            await self._wait(self._settle())
+
+    async def _wait(self, until: float | None) -> None:
+        with trio.CancelScope(deadline=math.inf if until is None else until):
+            await self._change.wait()
 
     async def stop_renewing(self) -> None:
         """Want no successors any more; cancel and join one that opens.  Always a checkpoint."""
@@ -220,6 +242,7 @@ class Chain:
             following is not None
             and isinstance(following.phase, phases.Prepared)
             and (following.playable is None or following.book.has_ready)
+            and (following.applied is None or following.applied.settled)
         )
         return policy.ChainFacts(
             now=now,
@@ -234,8 +257,9 @@ class Chain:
                 last=None if on_air is None else on_air.book.last,
             ),
             vacancy=self._lineup.vacancy,
-            retry_at=self._tally.retry_at,
-            exhausted=self._tally.exhausted,
+            # There is no second one before a first has been on air.
+            retry_at=self._tally.retry_at if self._begun else math.inf,
+            exhausted=self._begun and self._tally.exhausted,
             renewing=self.renewing,
             stopping=self._owner.stopping.is_set,
         )
@@ -260,6 +284,17 @@ class Chain:
         self._owner.check()
         if self.route() is not slot:
             raise RouteChanged("the source that was to take the work changed", retryable=True)
+
+    def check_working(self, slot: Slot) -> None:
+        """Raise unless commands are taken, and the slot is one that takes them.
+
+        Raises:
+            RouteChanged: It takes none any more.
+            Closed, Failed: No commands are taken.
+        """
+        self._owner.check()
+        if not phases.takes_work(slot.phase):
+            raise RouteChanged("the source that was to be told does not take it", retryable=True)
 
     def is_taken(self, identity: str) -> bool:
         """Whether a source that is owned has this identity."""
@@ -313,7 +348,7 @@ class Chain:
             self._owner.fail(cause)
             return
         occurrence: phases.Occurrence = "condemned"
-        if why in ("media-lost", "events-lost") and isinstance(slot.source, Reconnectable):
+        if why in ("media-lost", "events-lost") and slot.reconnectable is not None:
             occurrence = why
         if slot.advance(occurrence):
             self.say_recovering(slot, why, cause)

@@ -63,6 +63,8 @@ class ClipBook:
     def __init__(self, now: float) -> None:
         self._clips: dict[str, Clip] = {}
         self._over: dict[str, None] = {}
+        self._unsaid: set[str] = set()
+        """The clips that are known from an answer or a whole state, and of which no event told."""
         self.idle_since: float | None = now
         """Since when there has been no clip in any phase; `None` while there is one."""
         self._shown: dict[str, _Showing] = {}
@@ -121,6 +123,11 @@ class ClipBook:
             self._forget(lost.clip)
         for known in kept:
             self._over.pop(known, None)  # the whole state is the source's last word
+        self._unsaid = {
+            known
+            for known, clip in kept.items()
+            if known in self._unsaid or self._clips.get(known) != clip
+        }
         self._clips = kept
         playing = state.playing
         if playing is not None:
@@ -128,23 +135,25 @@ class ClipBook:
         self._settle(now)
         return gone
 
-    def apply(self, event: ClipEvent, now: float) -> None:
-        """Take one event of the source's."""
+    def apply(self, event: ClipEvent, now: float) -> bool:
+        """Take one event of the source's; returns whether it told anything new."""
         match event:
             case ClipUpdated(clip=clip):
-                self._update(clip)
+                news = self._update(clip)
             case ClipStarted(clip=clip, frames=frames):
-                self._update(Clip(clip, "playing", frames))
+                news = self._update(Clip(clip, "playing", frames))
             case ClipEnded(clip=clip, frames=frames):
-                self._end(clip, frames, now)
+                news = self._end(clip, frames, now)
             case ClipFailed(clip=clip):
-                self._end(clip, None, now)
+                news = self._end(clip, None, now)
         self._settle(now)
+        return news
 
     def accepted(self, clip: str, now: float) -> None:
         """A request was answered with this identity; its events may have come before."""
         if not self.knows(clip):
             self._clips[clip] = Clip(clip, "queued")
+            self._unsaid.add(clip)
             self._settle(now)
 
     def picture(self, clip: str | None) -> None:
@@ -183,10 +192,10 @@ class ClipBook:
         expected = clip.frames if showing.expected is None else showing.expected
         return Unfinished(clip.id, expected, showing.pictures)
 
-    def _update(self, clip: Clip) -> None:
+    def _update(self, clip: Clip) -> bool:
         if clip.id in self._over:
-            return
-        known = self._clips.get(clip.id)
+            return False
+        known, said = self._clips.get(clip.id), clip.phase
         if known is not None and clip.frames is None:
             clip = Clip(clip.id, clip.phase, known.frames)
         if known is not None and known.phase == "playing":
@@ -194,6 +203,11 @@ class ClipBook:
         self._clips[clip.id] = clip
         if clip.phase == "playing":
             self._start(clip.id, clip.frames)
+        if clip.phase != said:
+            return clip != known
+        unsaid = clip.id in self._unsaid
+        self._unsaid.discard(clip.id)
+        return unsaid or clip != known
 
     def _start(self, clip: str, frames: int | None) -> None:
         last = self._shown.setdefault(clip, _Showing(clip))
@@ -203,9 +217,9 @@ class ClipBook:
         if frames is not None:
             last.expected = frames
 
-    def _end(self, clip: str, frames: int | None, now: float) -> None:
+    def _end(self, clip: str, frames: int | None, now: float) -> bool:
         if clip in self._over:
-            return
+            return False
         last = self._shown.get(clip)
         if last is not None and not last.started:
             known = self._clips.get(clip)
@@ -214,10 +228,12 @@ class ClipBook:
             last.ended_at = now
             last.expected = last.expected if frames is None else frames
         self._forget(clip)
+        return True
 
     def _forget(self, clip: str) -> None:
         self._clips.pop(clip, None)
         self._shown.pop(clip, None)
+        self._unsaid.discard(clip)
         self._over[clip] = None
         if len(self._over) > _REMEMBERED:
             del self._over[next(iter(self._over))]

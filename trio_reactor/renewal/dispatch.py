@@ -1,4 +1,4 @@
-"""A request on its way to a source, in a task of its own.
+"""A command on its way to a source, in a task of its own.
 
 The caller only waits for it.  Cancelled before the request left, it leaves nothing behind.
 Cancelled after, the request goes on: while its answer is out the source is not idle, so nothing is
@@ -10,33 +10,45 @@ any more.
 
 from __future__ import annotations
 
-from typing import Protocol, cast, final
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar, cast, final
 
 import trio
 
-from trio_reactor.errors import Lost, ReactorError, Refused, Retired, is_expected
+from trio_reactor.errors import Failed, Lost, Outcome, ReactorError, Retired, TimedOut, is_expected
+from trio_reactor.world import World
 
 from .errors import ContractBroken
 from .events import LossReason
+from .options import RenewalOptions
+from .settings import is_refusal
 from .slot import MAX_IDENTITY, Slot
-from .source import ClipRequest, Playable
+from .source import Commit
 
-__all__ = ["Dispatch", "DispatchHost"]
+__all__ = ["Dispatch", "DispatchHost", "identity_of"]
+
+T = TypeVar("T")
 
 
 class DispatchHost(Protocol):
     """What a dispatch needs of its chain.  Everything is synchronous."""
 
-    def check_route(self, slot: Slot) -> None:
-        """Raise unless the slot is still the one that takes the work."""
+    @property
+    def world(self) -> World:
+        """Its clock."""
+        ...
+
+    @property
+    def options(self) -> RenewalOptions:
+        """Its budgets."""
         ...
 
     def slot_lost(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
         """Hear that a slot is not trusted any more."""
         ...
 
-    def slot_accepted(self, slot: Slot, clip: str) -> None:
-        """Hear that a slot took a clip."""
+    def slot_failed(self, slot: Slot, defect: Exception) -> None:
+        """Hear that a slot's adapter has a defect, which is terminal."""
         ...
 
     def changed(self) -> None:
@@ -45,35 +57,36 @@ class DispatchHost(Protocol):
 
 
 @final
-class Dispatch:
-    """One request for a clip, and what became of it.
+class Dispatch(Generic[T]):
+    """One command, and what became of it.
 
     Args:
         host: Its chain.
         slot: Where it goes.
-        source: The slot's source.
-        request: What is asked for.
-        position: Where in the source's queue; at its end if `None`.
+        send: Sends it and waits for the answer; calls what it is given right before it leaves.
+        check: Raises if it is not to leave any more.
+        take: Takes the answer.
     """
 
     def __init__(
         self,
         host: DispatchHost,
         slot: Slot,
-        source: Playable,
-        request: ClipRequest,
-        position: int | None,
+        send: Callable[[Commit], Awaitable[T]],
+        *,
+        check: Callable[[], None],
+        take: Callable[[T], None] | None = None,
     ) -> None:
         self._host = host
         self._slot = slot
-        self._source = source
-        self._request = request
-        self._position = position
+        self._send = send
+        self._check = check
+        self._take = take
         self._withdrawn = False
         self._committed = False
         self._scope = trio.CancelScope()
         self._over = trio.Event()
-        self._clip: str | None = None
+        self._answer: tuple[T] | None = None
         self._failure: BaseException | None = None
         slot.pending[self] = None
 
@@ -81,14 +94,15 @@ class Dispatch:
         """Send it and take the answer; a worker of the owner's.  Raises nothing."""
         try:
             with self._scope:
-                clip = await self._source.enqueue(
-                    self._request, position=self._position, commit=self._commit
-                )
-                self._taken(clip)
+                deadline = self._host.world.clock() + self._host.options.reply_timeout
+                with trio.CancelScope(deadline=deadline) as budget:
+                    self._taken(await self._send(self._commit))
+                if budget.cancelled_caught:
+                    self._failed(self._late())
         except Exception as failure:  # noqa: BLE001 - it is raised to the caller
             self._failed(failure)
         finally:
-            if self._clip is None and self._failure is None:
+            if self._answer is None and self._failure is None:
                 self._failure = self._lost()
             self.drop()
             self._over.set()
@@ -98,13 +112,13 @@ class Dispatch:
         self._slot.pending.pop(self, None)
         self._host.changed()
 
-    async def outcome(self) -> str:
-        """Wait for the answer: the identity of the clip.
+    async def outcome(self) -> T:
+        """Wait for the answer.
 
         Cancelled before the request left, nothing will leave; cancelled after, it goes on.
 
         Raises:
-            BaseException: What became of it otherwise; see `Renewal.enqueue`.
+            BaseException: What became of it otherwise; see `Renewal`.
         """
         try:
             await self._over.wait()
@@ -118,8 +132,8 @@ class Dispatch:
             raise
         if self._failure is not None:
             raise self._failure
-        assert self._clip is not None  # noqa: S101 - else it failed
-        return self._clip
+        assert self._answer is not None  # noqa: S101 - else it failed
+        return self._answer[0]
 
     def give_up(self) -> None:
         """End it, because its source has: no answer will come."""
@@ -130,39 +144,63 @@ class Dispatch:
             raise Retired("the caller has left before the request was sent")
         if self._committed:
             raise ContractBroken("a request is sent once", outcome="unknown")
-        self._host.check_route(self._slot)
+        self._check()
         self._committed = True
 
-    def _taken(self, clip: str) -> None:
-        identity = cast("object", clip)  # an adapter may answer anything
-        if not isinstance(identity, str) or not 0 < len(identity) <= MAX_IDENTITY:
-            raise ContractBroken(
-                f"a clip has no identity of 1 to {MAX_IDENTITY} characters", outcome="unknown"
-            )
+    def _taken(self, answer: T) -> None:
         if self._slot.gone:
             raise self._lost()
-        self._clip = clip
-        self._host.slot_accepted(self._slot, clip)
+        if self._take is not None:
+            self._take(answer)
+        self._answer = (answer,)
 
     def _failed(self, failure: Exception) -> None:
         self._failure = failure
-        expected = is_expected(failure)
+        if not is_expected(failure):
+            self._failure = Failed("a source's adapter has a defect", outcome=self._fate)
+            self._failure.__cause__ = failure
+            self._host.slot_failed(self._slot, failure)
+            return
         outcome = failure.outcome if isinstance(failure, ReactorError) else None
-        if self._committed and not isinstance(failure, Refused) and outcome != "replied":
-            if expected and outcome != "unknown":
-                # Once it has left, only an answer can tell that nothing came of it.
-                self._failure = self._lost()
-                self._failure.__cause__ = failure
+        if self._committed and not is_refusal(failure) and outcome != "unknown":
+            # Once it has left, only an answer can tell that nothing came of it.
+            self._failure = self._lost()
+            self._failure.__cause__ = failure
             outcome = "unknown"
         if outcome == "unknown":
             why: LossReason = "outcome-unknown"
             if isinstance(failure, ContractBroken):
                 why = "contract-broken"
-            self._host.slot_lost(self._slot, why, failure if expected else None)
+            self._host.slot_lost(self._slot, why, failure)
+
+    @property
+    def _fate(self) -> Outcome:
+        return "unknown" if self._committed else "not-submitted"
+
+    def _late(self) -> TimedOut:
+        return TimedOut(
+            f"source {self._slot.incarnation} did not answer in time",
+            outcome=self._fate,
+            retryable=not self._committed,
+        )
 
     def _lost(self) -> Lost:
         return Lost(
             f"source {self._slot.incarnation} ended before it answered",
-            outcome="unknown" if self._committed else "not-submitted",
+            outcome=self._fate,
             retryable=not self._committed,
         )
+
+
+def identity_of(clip: str) -> str:
+    """The identity of a clip that a source answered with.
+
+    Raises:
+        ContractBroken: It is none.
+    """
+    identity = cast("object", clip)  # an adapter may answer anything
+    if not isinstance(identity, str) or not 0 < len(identity) <= MAX_IDENTITY:
+        raise ContractBroken(
+            f"a clip has no identity of 1 to {MAX_IDENTITY} characters", outcome="unknown"
+        )
+    return identity

@@ -10,6 +10,7 @@ from .clips import Unfinished
 from .events import LossReason
 from .media import MediaOutput
 from .options import RenewalOptions
+from .settings import Wanted
 from .source import SourceEvent
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SlotHost"]
 
 
-class SlotHost(Protocol):
+class SlotHost(Wanted, Protocol):
     """What a slot needs of the chain it belongs to.  Everything is synchronous."""
 
     @property
@@ -39,11 +40,6 @@ class SlotHost(Protocol):
     @property
     def output(self) -> MediaOutput:
         """Where frames go."""
-        ...
-
-    @property
-    def canvas(self) -> tuple[int, int] | None:
-        """The size of the picture that was set, in pixels."""
         ...
 
     @property

@@ -21,7 +21,7 @@ from .source import Media, Source
 if TYPE_CHECKING:
     from .slot import Slot
 
-__all__ = ["leave"]
+__all__ = ["account", "leave"]
 
 
 async def leave(slot: Slot, source: Source) -> None:
@@ -36,15 +36,15 @@ async def leave(slot: Slot, source: Source) -> None:
         with trio.CancelScope(shield=True, deadline=deadline):
             if slot.recovery is not None:
                 await slot.recovery.stop()
-            slot.cleanup = await _close(slot, source)
+            slot.closed(await _close(slot, source))
     finally:
         if slot.cleanup is None:
             late = TimedOut(f"source {slot.incarnation} did not close within its budget")
-            slot.cleanup = _unproven(slot, late)
-    if slot.media is not None:
+            slot.closed(_unproven(slot, late))
+    if slot.unclosed:
         deadline = min(clock() + options.accounting_timeout, by)
         with trio.CancelScope(shield=True, deadline=deadline) as budget:
-            await _account(slot, slot.media)
+            await account(slot)
         if budget.cancelled_caught:
             late = TimedOut(f"source {slot.incarnation} did not account for its media in time")
             slot.add_failure(late)
@@ -62,13 +62,22 @@ async def _close(slot: Slot, source: Source) -> Cleanup:
     return _unproven(slot, ContractBroken(f"source {slot.incarnation} closed without any evidence"))
 
 
-async def _account(slot: Slot, media: Media) -> None:
-    try:
-        await media.aclose()
-    except Exception as failure:  # noqa: BLE001 - kept, or terminal
-        slot.add_failure(failure)
-        if not is_expected(failure):
-            slot.host.slot_failed(slot, failure)
+async def account(slot: Slot, *, keep: Media | None = None) -> None:
+    """End the media generations of a source that are over, all but one that is kept.
+
+    Weather is kept with the evidence, and a defect is terminal.  Cancelled, it leaves the rest to
+    the next time.
+    """
+    for media in tuple(slot.unclosed):
+        if media is keep:
+            continue
+        try:
+            await media.aclose()
+        except Exception as failure:  # noqa: BLE001 - kept, or terminal
+            slot.add_failure(failure)
+            if not is_expected(failure):
+                slot.host.slot_failed(slot, failure)
+        slot.unclosed.remove(media)
 
 
 def _unproven(slot: Slot, failure: BaseException) -> Cleanup:

@@ -6,10 +6,13 @@ what it did.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Protocol, final
 
-from trio_reactor.errors import Lost, Overflow
+import msgspec
+
+from trio_reactor.errors import EXPECTED, Closed, Lost, Overflow
 from trio_reactor.owner import Attempt, Owner
 
 from . import events, phases
@@ -17,12 +20,22 @@ from .announcer import Announcer
 from .handoff import HandoffEvidence
 from .host import SlotHost
 from .slot import Slot
-from .source import OpenCause, Predecessor, Resumable, Source, SourceOpener
+from .source import OpenCause, Predecessor, Source, SourceOpener
 from .summary import CleanupLedger
 from .tally import FailureTally
 from .upkeep import Upkeep, defects_are_terminal
 
-__all__ = ["Lineup", "LineupHost"]
+__all__ = ["Lineup", "LineupHost", "Trace"]
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """What is kept of a source that is, or was, on air: data, which keeps nothing of it alive."""
+
+    ref: events.SourceRef
+    age: float
+    """Seconds it has lived, or had when it was let go."""
+    resumption: str | None = None
+    """What it left, to go on where it stopped."""
 
 
 class LineupHost(SlotHost, Protocol):
@@ -74,13 +87,13 @@ class Lineup:
         self.vacancy: OpenCause = "first"
         """Why the place on air is vacant, if it is."""
         self._vacant_since: float | None = None
-        self._before: Slot | None = None
-        self._yielded: tuple[Slot, HandoffEvidence, events.Tail] | None = None
+        self._before: Trace | None = None
+        self._yielded: tuple[Trace, HandoffEvidence, events.Tail] | None = None
 
     @property
-    def last(self) -> Slot | None:
-        """The slot that is on air, or was the last to be."""
-        return self.on_air or self._before
+    def last(self) -> Trace | None:
+        """What is known of the source that is on air, or was the last to be."""
+        return self._before if self.on_air is None else Trace(self.on_air.ref, self.on_air.age)
 
     def is_taken(self, identity: str) -> bool:
         """Whether a source that is owned has this identity."""
@@ -93,22 +106,27 @@ class Lineup:
             self.open(cause)
         except Overflow as full:
             self._owner.fail(full)
+        except Closed:
+            if self._owner.failure is None:
+                raise
+            # The one before has a defect, and so nothing is opened after it.
 
     def open(self, cause: OpenCause) -> Slot:
         """Begin to open the next source.
 
         Raises:
             Overflow: There is no room for its clean-up.
+            Closed: The one before has a defect, which is terminal.
         """
+        before = self._before if self.on_air is None else self._trace(self.on_air)
+        self._owner.stopping.check()
         incarnation = self._ledger.reserve()
-        before = self.on_air or self._before
-        source = None if before is None else before.source
-        predecessor = Predecessor(
-            None if before is None else before.identity,
-            cause,
-            resumption=source.resumption if isinstance(source, Resumable) else None,
-        )
         after = None if before is None else before.ref
+        predecessor = Predecessor(
+            None if after is None else after.id,
+            cause,
+            resumption=None if before is None else before.resumption,
+        )
         slot = Slot(self._host, self._opener, incarnation, predecessor, after)
         self.next = slot
         self._announce.opening(slot)
@@ -129,7 +147,7 @@ class Lineup:
         if self._yielded is not None:
             old, evidence, tail = self._yielded
             self._yielded = None
-            self._announce.handed_over(old, slot, evidence, tail, gap)
+            self._announce.handed_over(old.ref, old.age, slot, evidence, tail, gap)
         self._put_on_air(slot, cause, gap)
 
     def hand_over(self, evidence: HandoffEvidence) -> None:
@@ -138,14 +156,15 @@ class Lineup:
         assert old is not None  # noqa: S101 - the policy saw both
         assert new is not None  # noqa: S101
         tail = self.take_off_air(old, "handed-over")
-        self._announce.handed_over(old, new, evidence, tail, 0.0)
+        self._announce.handed_over(old.ref, old.age_at_end, new, evidence, tail, 0.0)
         self._put_on_air(new, "plan", 0.0)
 
     def give_way(self, evidence: HandoffEvidence) -> None:
         """Let the exclusive source on air go, so that its successor can open."""
         old = self.on_air
         assert old is not None  # noqa: S101 - the policy saw it
-        self._yielded = (old, evidence, self.take_off_air(old, "handed-over"))
+        tail = self.take_off_air(old, "handed-over")
+        self._yielded = (Trace(old.ref, old.age_at_end), evidence, tail)
         self.vacancy = "plan"
 
     def _put_on_air(self, slot: Slot, cause: OpenCause, gap: float) -> None:
@@ -162,7 +181,7 @@ class Lineup:
     def take_off_air(self, slot: Slot, occurrence: phases.Occurrence) -> events.Tail:
         """Let go of the source on air; the place is vacant.  Returns its tail."""
         self.on_air = None
-        self._before = slot
+        self._before = self._trace(slot)
         self._vacant_since = self._owner.world.clock()
         lost = None
         with defects_are_terminal(self._owner):
@@ -170,6 +189,14 @@ class Lineup:
         tail = slot.tail((None, None) if lost is None else (lost.frames, lost.samples))
         self.let_go(slot, occurrence)
         return tail
+
+    def _trace(self, slot: Slot) -> Trace:
+        """What is to be known of a source by its successor.  A defect of the source is terminal."""
+        resumption = None
+        if slot.resumable is not None and not self._owner.stopping.is_set:
+            with defects_are_terminal(self._owner), contextlib.suppress(*EXPECTED):
+                resumption = slot.resumable.resumption
+        return Trace(slot.ref, slot.age_at_end, resumption)
 
     def let_go(self, slot: Slot, occurrence: phases.Occurrence) -> None:
         """Have a source leave; it counts as owned until it has."""

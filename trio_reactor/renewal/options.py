@@ -54,6 +54,10 @@ class RenewalOptions(BaseModel):
     reconnect_timeout: _Positive = 10.0
     """Seconds a source may take to recover; never more than it has left to live."""
 
+    reply_timeout: _Positive = 30.0
+    """Seconds a command may take to be sent and answered.  One that was sent and is not answered by
+    then has an unknown outcome, and costs its source its place."""
+
     check_timeout: _Positive = 5.0
     """Seconds that the check of a source before it goes on air may take."""
 
@@ -90,6 +94,9 @@ class RenewalOptions(BaseModel):
     """Bytes of pictures and sound together that may be queued.  The default is what the 96 pictures
     need at 1920x1080 in `rgb24` (597 MB) with some to spare: it bounds memory where pictures are
     larger, and never acts before `max_frames` where they are not."""
+
+    max_clips: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    """Clips that one source may have at a time, in any phase; one that has more is replaced."""
 
     retention: Retention = "bounded"
     """Whether every source's clean-up is kept (`complete`), which bounds how many there can be; or

@@ -7,7 +7,6 @@ is being closed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, final
 
 import trio
@@ -34,11 +33,8 @@ class Recovery:
         self._budget = trio.CancelScope(deadline=deadline)
         self._over = trio.Event()
 
-    async def run(self, set_up: Callable[[], Awaitable[None]]) -> BaseException | None:
-        """Make the connection again and set it up.
-
-        Args:
-            set_up: What else is to be done before the source is whole.
+    async def run(self) -> BaseException | None:
+        """Make the connection again and set it up; nothing is awaited after that.
 
         Returns:
             Why it is not whole, or `None`.
@@ -51,7 +47,6 @@ class Recovery:
             with self._budget:
                 try:
                     await slot.reconnect()
-                    await set_up()
                     slot.check_whole()
                 except Exception as failure:
                     if not is_expected(failure):

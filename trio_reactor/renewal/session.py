@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable
+import functools
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Literal, TypeVar, final, overload
 
@@ -17,16 +18,18 @@ from trio_reactor.world import SystemWorld, World
 
 from . import phases
 from .chain import Chain
-from .dispatch import Dispatch
+from .dispatch import Dispatch, identity_of
 from .errors import SessionRecovering, SessionRetired
 from .events import RenewalClosed, RenewalFailed, SourceRef
 from .media import MediaReceiver, MediaStatistics, Pressure
 from .options import RenewalOptions
+from .settings import is_refusal
 from .slot import Slot
 from .source import (
     AudioFrame,
     Clip,
     ClipRequest,
+    Commit,
     Playable,
     SourceOpener,
     VideoFrame,
@@ -36,6 +39,7 @@ from .summary import RenewalReport
 __all__ = ["Accepted", "Renewal", "RenewalState", "SourceStatus", "open_renewal"]
 
 S = TypeVar("S")
+T = TypeVar("T")
 A = TypeVar("A", bound=Event)
 B = TypeVar("B", bound=Event)
 C = TypeVar("C", bound=Event)
@@ -164,7 +168,8 @@ class Renewal:
 
         If it is cancelled before the request is sent, nothing is sent.  After that the request goes
         on without its caller, and what comes of it is told by events.  If it is not known what
-        became of it, its source is replaced, and it is never sent again.
+        became of it, its source is replaced, and it is never sent again.  That holds for every
+        command; each is answered within `reply_timeout`, or its outcome is unknown.
 
         Args:
             request: What is to be played, in the provider's terms.
@@ -176,21 +181,26 @@ class Renewal:
             RouteChanged: The source changed before the request was sent; nothing was sent.
             Refused: The provider said no.
             Lost: The source was lost; `outcome` says whether the request may have arrived.
-            Closed, Failed: The handle is closed, or has failed.
+            TimedOut: It was not answered in time; `outcome` says whether it may have arrived.
+            Closed, Failed: The handle is closed, or has failed; a defect of the adapter's is the
+                cause of that.
         """
         slot, source = self._routed()
-        dispatch = Dispatch(self._chain, slot, source, request, position)
-        try:
-            self._owner.start_soon(dispatch.run, name=f"{self.name} request")
-        except BaseException:
-            dispatch.drop()  # it never begins
-            raise
-        return Accepted(slot.ref, await dispatch.outcome())
+        chain = self._chain
+        dispatch = Dispatch(
+            chain,
+            slot,
+            lambda commit: source.enqueue(request, position=position, commit=commit),
+            check=lambda: chain.check_route(slot),
+            take=lambda clip: chain.slot_accepted(slot, identity_of(clip)),
+        )
+        return Accepted(slot.ref, await self._started(dispatch).outcome())
 
     async def set_autoplay(self, enabled: bool) -> None:
         """Whether what is ready is played without being asked for; on until it is set.
 
-        It is kept, and applied to every later source when it goes on air.
+        It is kept, and applied to every later source when it goes on air, unless the provider
+        refuses it: then what was wanted before is.  Cancelling only leaves: it is kept, and told.
 
         Raises:
             SessionRecovering: It is kept, and no source could be told now.
@@ -199,48 +209,69 @@ class Renewal:
             Closed, Failed: The handle is closed, or has failed.
         """
         self._owner.check()
-        self._chain.autoplay = enabled
-        slot, source = self._on_air()
-        await self._command(slot, source.set_autoplay(enabled))
+        setting = self._chain.autoplay
+        wish = setting.want(enabled)
+        try:
+            slot, _ = self._on_air()
+        except ReactorError:
+            setting.keep(wish)
+            raise
+        applied = slot.applied
+        assert applied is not None  # noqa: S101 - it plays clips
+
+        async def tell() -> None:
+            with setting.telling(wish):
+                await applied.tell_autoplay()
+
+        await self._command(slot, tell).outcome()
 
     async def pause_and_stop(self) -> None:
         """End what is playing on the source on air, and hold what is queued there.
+
+        Cancelled before it is sent, nothing is sent; after that it goes on without its caller.
 
         Raises:
             SessionRecovering: No source is on air.
             SessionRetired: The last source is gone.
             Refused: The provider said no.
-            ReactorError: Where it is not known what became of it, the source is replaced.
+            RouteChanged: The source takes no commands any more; nothing was sent.
+            Lost, TimedOut: The source was lost, or did not answer within `reply_timeout`.  If the
+                `outcome` is unknown, the source is replaced.
             Closed, Failed: The handle is closed, or has failed.
         """
         self._owner.check()
         slot, source = self._on_air()
-        await self._command(slot, source.pause_and_stop())
+        await self._command(slot, source.pause_and_stop).outcome()
 
     async def remove(self, clip: str) -> None:
         """Take a clip out of the queue of the source that has it.
 
+        Cancelled before it is sent, nothing is sent; after that it goes on without its caller.
+
         Raises:
             Refused: No source that takes work has it, or the provider said no.
             ReactorError: As for `pause_and_stop`.
         """
         slot, source = self._holder(clip)
-        await self._command(slot, source.remove(clip))
+        await self._command(slot, lambda: source.remove(clip)).outcome()
 
     async def move(self, clip: str, position: int) -> None:
         """Give a clip another position in the queue of the source that has it.
 
+        Cancelled before it is sent, nothing is sent; after that it goes on without its caller.
+
         Raises:
             Refused: No source that takes work has it, or the provider said no.
             ReactorError: As for `pause_and_stop`.
         """
         slot, source = self._holder(clip)
-        await self._command(slot, source.move(clip, position))
+        await self._command(slot, lambda: source.move(clip, position)).outcome()
 
     async def set_canvas(self, width: int, height: int) -> None:
         """Set the size of the picture, in pixels.
 
-        It is kept, and applied to every later source before it goes on air.
+        It is kept, and applied to every later source before it goes on air, unless the provider
+        refuses it: then what was wanted before is.  Cancelling only leaves: it is kept, and told.
 
         Raises:
             SessionRecovering: It is kept, and no source could be told now.
@@ -248,15 +279,28 @@ class Renewal:
             ReactorError: As for `pause_and_stop`.
         """
         self._owner.check()
-        self._chain.canvas = (width, height)
-        following = self._chain.next
-        slot, source = self._on_air()
-        await self._command(slot, source.set_canvas(width, height))
-        if following is None or not phases.takes_work(following.phase):
-            return
-        # It was set up before this was known.
-        if following.playable is not None and self._chain.canvas == (width, height):
-            await self._command(following, following.playable.set_canvas(width, height))
+        setting = self._chain.canvas
+        wish = setting.want((width, height))
+        try:
+            slot, _ = self._on_air()
+        except ReactorError:
+            setting.keep(wish)
+            raise
+        applied = slot.applied
+        assert applied is not None  # noqa: S101 - it plays clips
+        following: list[Dispatch[None]] = []
+
+        async def tell() -> None:
+            with setting.telling(wish):
+                await applied.tell_canvas()
+            # One that was set up before this was known; whatever opens or recovers asks by itself.
+            after = self._chain.next
+            if after is not None and after.applied is not None and phases.takes_work(after.phase):
+                following.append(self._command(after, functools.partial(self._tell_next, after)))
+
+        await self._command(slot, tell).outcome()
+        for dispatch in following:
+            await dispatch.outcome()
 
     async def stop_renewal(self) -> None:
         """Prepare no successors any more; the source on air stays to its end, then the output ends.
@@ -315,13 +359,34 @@ class Renewal:
                 return self._working(slot)
         raise Refused(f"{self.name}: no source has this clip")
 
-    async def _command(self, slot: Slot, command: Awaitable[None]) -> None:
+    async def _tell_next(self, slot: Slot) -> None:
+        """Tell the next source of the canvas that the one on air has taken."""
+        assert slot.applied is not None  # noqa: S101 - it plays clips
         try:
-            await command
+            await slot.applied.tell_canvas()
         except ReactorError as failure:
-            if failure.outcome == "unknown":
-                self._chain.slot_lost(slot, "outcome-unknown", failure)
+            if is_refusal(failure):
+                # It cannot follow as it is.
+                self._chain.slot_lost(slot, "check-failed", failure)
             raise
+
+    def _command(self, slot: Slot, command: Callable[[], Awaitable[None]]) -> Dispatch[None]:
+        """Begin a command to one source."""
+
+        async def send(commit: Commit) -> None:
+            commit()
+            await command()
+
+        chain = self._chain
+        return self._started(Dispatch(chain, slot, send, check=lambda: chain.check_working(slot)))
+
+    def _started(self, dispatch: Dispatch[T]) -> Dispatch[T]:
+        try:
+            self._owner.start_soon(dispatch.run, name=f"{self.name} command")
+        except BaseException:
+            dispatch.drop()  # it never begins
+            raise
+        return dispatch
 
     def _state(self) -> RenewalState:
         chain = self._chain
@@ -419,25 +484,28 @@ class _Ending:
         """Carry the failure to the outputs and to the observers, before anybody is woken."""
         slot = self._chain.on_air
         self._chain.output.fail(failure)
-        self._publisher.publish(
-            RenewalFailed(
-                source=None if slot is None else slot.ref,
-                age=0.0 if slot is None else slot.age,
-                failure=FailureRecord.of(failure),
-                tail=self._chain.last_tail(),
+        tail = self._chain.last_tail()
+        # The application's channel may have ended before; its own observers hear of it.
+        if not self._publisher.ended:
+            self._publisher.publish(
+                RenewalFailed(
+                    source=None if slot is None else slot.ref,
+                    age=0.0 if slot is None else slot.age,
+                    failure=FailureRecord.of(failure),
+                    tail=tail,
+                )
             )
-        )
         self._publisher.fail(failure)
 
     def closed(self, report: CloseReport) -> None:
         """End the outputs and the observations."""
-        slot = self._chain.last
+        last = self._chain.last
         self._chain.output.end()
         if not self._publisher.ended:
             self._publisher.publish(
                 RenewalClosed(
-                    source=None if slot is None else slot.ref,
-                    age=0.0 if slot is None else slot.age_at_end,
+                    source=None if last is None else last.ref,
+                    age=0.0 if last is None else last.age,
                     report=self._chain.ledger.report(),
                 )
             )

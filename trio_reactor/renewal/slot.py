@@ -13,14 +13,14 @@ import math
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
 import trio
 
-from trio_reactor.errors import Lost, TimedOut
+from trio_reactor.errors import EXPECTED, Lost, TimedOut
 from trio_reactor.events import FailureRecord
-from trio_reactor.fence import Generations
+from trio_reactor.fence import Generations, Token
 from trio_reactor.owner import Attempt
 
 from . import phases
@@ -29,10 +29,11 @@ from .errors import ContractBroken, sole
 from .events import LossReason, SourceRef, Tail
 from .evidence import Cleanup
 from .host import SlotHost
-from .leaving import leave
+from .leaving import account, leave
 from .lifespan import Lifespan, lifetime_fault, notice_fault, plan
 from .policy import SourceFacts
 from .recovery import Recovery
+from .settings import Applied
 from .sinks import SlotEvents, SlotFrames
 from .source import (
     Exclusive,
@@ -43,6 +44,7 @@ from .source import (
     Playable,
     Predecessor,
     Reconnectable,
+    Resumable,
     Source,
     SourceEvent,
     SourceOpener,
@@ -59,6 +61,9 @@ MAX_IDENTITY: Final = 1024
 
 MAX_EARLY: Final = 256
 """How many events a source may push while it is set up."""
+
+MAX_FAILURES: Final = 16
+"""How many failures of ending its media are kept while it lives; the newest."""
 
 _log = logging.getLogger("trio_reactor.renewal")
 
@@ -88,8 +93,8 @@ class Slot:
         self.phase: phases.Phase = phases.Opening()
         self.recovery: Recovery | None = None
         """The reconnect that is under way."""
-        self.pending: dict[Dispatch, None] = {}
-        """Requests that were not answered yet."""
+        self.pending: dict[Dispatch[Any], None] = {}
+        """Commands that were not answered yet."""
         self.began = host.world.clock()
         self.lost_at: float | None = None
         self.left_at: float | None = None
@@ -97,6 +102,14 @@ class Slot:
         self.loss: BaseException | None = None
         self.attempt: Attempt[Source] | None = None
         self.source: Source | None = None
+        self.playable: Playable | None = None
+        """The source, if it plays clips."""
+        self.applied: Applied | None = None
+        """What its present connection was told of the settings, if it plays clips."""
+        self.reconnectable: Reconnectable | None = None
+        """The source, if its connection can be made again."""
+        self.resumable: Resumable | None = None
+        """The source, if it leaves its successor what it needs to go on."""
         self.identity: str | None = None
         self.exclusive = False
         """Whether there can be no second source while it lives."""
@@ -105,10 +118,15 @@ class Slot:
         self.lifespan: Lifespan | None = None
         self.book = ClipBook(self.began)
         self.media: Media | None = None
+        self.unclosed: list[Media] = []
+        """The media generations that were opened and not ended by us yet."""
         self.generation: int | None = None
         """Its media generation, if it gives media."""
         self.cleanup: Cleanup | None = None
         self._early: deque[SourceEvent] = deque()
+        self._opening: trio.CancelScope | None = None
+        """Its budget while it is opened and set up."""
+        self._failures: deque[FailureRecord] = deque(maxlen=MAX_FAILURES)
         self._broken: tuple[LossReason, BaseException | None] | None = None
         self._events = Generations(f"events of source {incarnation}")
         self._frames = Generations(f"media of source {incarnation}")
@@ -141,9 +159,9 @@ class Slot:
         return None if self.lifespan is None else self.lifespan.left(self.host.world.clock())
 
     @property
-    def playable(self) -> Playable | None:
-        """The source, if it plays clips."""
-        return self.source if isinstance(self.source, Playable) else None
+    def connection(self) -> Token:
+        """Lives as long as the connection that it has now."""
+        return self._events.token()
 
     @property
     def opening(self) -> bool:
@@ -224,7 +242,9 @@ class Slot:
         if span is self.lifespan:
             return False
         self.lifespan = span
-        if self.attempt is not None:
+        if self._opening is not None and span.expires_at is not None:
+            self._opening.deadline = min(self._opening.deadline, span.expires_at)
+        elif self.attempt is not None:
             self.attempt.set_lifetime(span.left(now))
         return True
 
@@ -253,17 +273,19 @@ class Slot:
         """
         world, options = self.host.world, self.host.options
         with trio.CancelScope(deadline=world.clock() + options.open_timeout) as opening:
+            self._opening = opening
             async with self._opener(self._predecessor) as source:
                 try:
                     span = self._accept(source)
                     if span.expires_at is not None:
                         opening.deadline = min(opening.deadline, span.expires_at)
-                    if isinstance(source, Playable):
-                        await self._connect(source)
+                    if self.playable is not None:
+                        await self._connect(self.playable)
                     # The budget can run out in the very step in which all of that was done.
                     if opening.cancel_called:
                         raise self._too_slow()
                     opening.deadline = math.inf
+                    self._opening = None
                     if self.attempt is not None:
                         self.attempt.set_lifetime(self.expires_in)
                     self.host.slot_opened(self)
@@ -291,7 +313,11 @@ class Slot:
         if fault is not None:
             raise OpenFailed(f"source {self.incarnation}: {fault}")
         self.source, self.identity, self.lifetime = source, identity, lifetime
+        # Once: before Python 3.12 `isinstance` evaluates every property that a protocol names.
         self.exclusive = isinstance(source, Exclusive) and source.exclusive
+        self.playable = source if isinstance(source, Playable) else None
+        self.reconnectable = source if isinstance(source, Reconnectable) else None
+        self.resumable = _resumable(source)
         world = self.host.world
         self.lifespan = plan(world.clock(), lifetime, self.host.options, world.random)
         return self.lifespan
@@ -303,9 +329,10 @@ class Slot:
         state = await source.attach(SlotEvents(self, events))
         if events.live:
             self._refresh(state)
-        if self.host.canvas is not None:
-            await source.set_canvas(*self.host.canvas)
+        applied = self.applied = Applied(source, self.host, lambda: self.host.on_air is self)
+        await applied.tell_canvas()
         media = await source.open_media(SlotFrames(self, frames))
+        self.unclosed.append(media)  # also one that is not what it must be
         generation = media.generation
         if self.generation is not None and generation <= self.generation:
             raise ContractBroken(
@@ -313,6 +340,13 @@ class Slot:
             )
         if frames.live:
             self.media, self.generation = media, generation
+            # Before they are asked to end: what they lost is not to be told by what has ended.
+            for old in self.unclosed:
+                if old is not media:
+                    self.host.output.losses.retire(old)
+            await account(self, keep=media)
+        # What was set since is told before it counts as set up: nothing is awaited after this.
+        await applied.tell()
         self.check_whole()
 
     def check_whole(self) -> None:
@@ -321,7 +355,13 @@ class Slot:
             why, cause = self._broken
             raise Lost(f"source {self.incarnation} was lost while it was set up: {why}") from cause
 
+    def _too_many_clips(self) -> ContractBroken:
+        bound = self.host.options.max_clips
+        return ContractBroken(f"source {self.incarnation} has more than {bound} clips")
+
     def _refresh(self, state: SourceState) -> None:
+        if len(state.clips) > self.host.options.max_clips:
+            raise self._too_many_clips()
         for lost in self.book.refresh(state, self.host.world.clock()):
             self.host.slot_forgot(self, lost)
 
@@ -332,21 +372,30 @@ class Slot:
             BaseException: What the source raised.  Whether it is trusted after that is for the
                 caller to say.
         """
-        source = self.source
-        assert isinstance(source, Reconnectable)  # noqa: S101 - else it is replaced
+        source = self.reconnectable
+        assert source is not None  # noqa: S101 - else it is replaced
         self._events.advance()
         self._frames.advance()
         self._broken = None
         await source.reconnect()
-        if self.live and isinstance(source, Playable):
-            await self._connect(source)
+        if self.live and self.playable is not None:
+            await self._connect(self.playable)
 
     def add_failure(self, failure: BaseException) -> None:
-        """Keep what else went wrong while it left, with the evidence of its end."""
-        if self.cleanup is not None:
+        """Keep what else went wrong with what is over of it, with the evidence of its end."""
+        record = FailureRecord.of(sole(failure))
+        if self.cleanup is None:
+            self._failures.append(record)
+        else:
             self.cleanup = msgspec.structs.replace(
-                self.cleanup, failures=(*self.cleanup.failures, FailureRecord.of(sole(failure)))
+                self.cleanup, failures=(*self.cleanup.failures, record)
             )
+
+    def closed(self, cleanup: Cleanup) -> None:
+        """Take the evidence of its end, and add what else went wrong before."""
+        failures = (*self._failures, *cleanup.failures)
+        self._failures.clear()
+        self.cleanup = msgspec.structs.replace(cleanup, failures=failures)
 
     # ------------------------------------------------------------------- what its source pushes
 
@@ -365,8 +414,11 @@ class Slot:
             except ContractBroken as broken:
                 self.broke("contract-broken", broken)
                 return
-        else:
-            self.book.apply(event, self.host.world.clock())
+        elif not self.book.apply(event, self.host.world.clock()):
+            return  # said twice, or late
+        elif len(self.book) > self.host.options.max_clips:
+            self.broke("contract-broken", self._too_many_clips())
+            return
         if not isinstance(self.phase, phases.Opening):
             self.host.slot_told(self, event)
         elif len(self._early) < MAX_EARLY:
@@ -376,3 +428,11 @@ class Slot:
                 "contract-broken",
                 ContractBroken(f"source {self.incarnation} told too much while it was set up"),
             )
+
+
+def _resumable(source: Source) -> Resumable | None:
+    try:
+        return source if isinstance(source, Resumable) else None
+    except EXPECTED:
+        # To ask has read the property: there is one, and it cannot tell just now.
+        return cast("Resumable", source)

@@ -155,7 +155,11 @@ class Media(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """End this generation: nothing is put into its sink any more.  Idempotent."""
+        """End this generation: nothing is put into its sink any more.  Idempotent.
+
+        Called for every generation, also one whose connection was lost and one that was refused,
+        and never changes a later one.
+        """
         ...
 
 
@@ -379,7 +383,12 @@ class Playable(Source, Protocol):
         ...
 
     async def open_media(self, sink: MediaSink, /) -> Media:
-        """Begin a media generation: from now on every frame goes to this sink."""
+        """Begin a media generation: from now on every frame goes to this sink.
+
+        It ends with its `aclose`, which is called once a later generation has begun, or after the
+        source was closed; or with the connection, which its sink hears.  A generation whose opening
+        was cancelled ends when the next begins.
+        """
         ...
 
 
@@ -388,7 +397,12 @@ class Reconnectable(Source, Protocol):
     """A source whose connection can be made again while the session lives on."""
 
     async def reconnect(self) -> None:
-        """Make the connection again; a later `attach` and `open_media` begin new generations."""
+        """Make the connection again; a later `attach` and `open_media` begin new generations.
+
+        The old connection, if there still is one, ends with that, and with it its events and its
+        media generation: nothing of them reaches their sinks any more.  The old generation's
+        `losses` can still be told until its `aclose`, which comes once the new one has begun.
+        """
         ...
 
 

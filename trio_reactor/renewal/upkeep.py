@@ -7,13 +7,13 @@ changes anything.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Generator
 from typing import Protocol, final
 
 import trio
 
 from trio_reactor.errors import TimedOut, is_expected
+from trio_reactor.fence import Token
 from trio_reactor.owner import Owner
 from trio_reactor.world import World
 
@@ -22,6 +22,7 @@ from .events import LossReason
 from .media import MediaOutput
 from .options import RenewalOptions
 from .recovery import Recovery
+from .settings import Applied
 from .slot import Slot
 
 __all__ = ["Upkeep", "UpkeepHost", "defects_are_terminal"]
@@ -29,8 +30,6 @@ __all__ = ["Upkeep", "UpkeepHost", "defects_are_terminal"]
 
 class UpkeepHost(Protocol):
     """What the upkeep needs of its chain.  Everything is synchronous."""
-
-    autoplay: bool
 
     @property
     def announce(self) -> Announcer:
@@ -99,11 +98,11 @@ class Upkeep:
 
     def play(self, slot: Slot) -> None:
         """Begin to tell the source that went on air whether to play what is ready."""
-        if slot.playable is not None and not self._owner.stopping.is_set:
-            self._owner.start_soon(self._begin_to_play, slot)
+        if slot.applied is not None and not self._owner.stopping.is_set:
+            self._owner.start_soon(self._begin_to_play, slot, slot.applied, slot.connection)
 
     async def _recover(self, slot: Slot, recovery: Recovery) -> None:
-        failure = await recovery.run(functools.partial(self._tell_to_play, slot))
+        failure = await recovery.run()
         if failure is not None:
             if slot.advance("recovery-failed"):
                 self._host.say_recovering(slot, "reconnect-failed", failure)
@@ -118,21 +117,20 @@ class Upkeep:
             slot.lost_at = None
         self._host.changed()
 
-    async def _tell_to_play(self, slot: Slot) -> None:
-        """Tell the source on air whether to play what is ready; any other is not to."""
-        if slot.playable is not None and slot is self._host.on_air and slot.live:
-            await slot.playable.set_autoplay(self._host.autoplay)
+    async def _begin_to_play(self, slot: Slot, applied: Applied, connection: Token) -> None:
+        """Have the source that went on air play; what is lost by that is recovered.
 
-    async def _begin_to_play(self, slot: Slot) -> None:
-        """Have the source that went on air play; what is lost by that is recovered."""
+        What comes of it after the connection that it was sent on has ended is no news.
+        """
         deadline = self._host.world.clock() + self._host.options.reconnect_timeout
         with trio.CancelScope(deadline=deadline) as budget:
             try:
-                await self._tell_to_play(slot)
+                await applied.tell()
             except Exception as failure:
                 if not is_expected(failure):
                     raise
-                self._host.slot_lost(slot, "events-lost", failure)
-        if budget.cancelled_caught:
+                if connection.live:
+                    self._host.slot_lost(slot, "events-lost", failure)
+        if budget.cancelled_caught and connection.live:
             late = TimedOut("to play was not answered in time", outcome="unknown")
             self._host.slot_lost(slot, "outcome-unknown", late)

@@ -1,0 +1,145 @@
+"""What an application sets is kept for every later source, and is the same on each of them."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from chain_stage import Stage, until
+
+from trio_reactor.errors import Lost, Refused
+from trio_reactor.renewal import SessionRecovering
+from trio_reactor.renewal.events import OnAir, OpenFailure, Prepared, Recovered
+from trio_reactor.renewal.settings import MAX_WISHES, Setting
+from trio_reactor.testing import Slow
+
+
+def test_a_refused_setting_gives_way_to_what_was_wanted_before() -> None:
+    setting = Setting(1)
+    wish = setting.want(2)
+    assert setting.wanted == 2
+    with pytest.raises(Refused), setting.telling(wish):
+        raise Refused("no")
+    assert setting.wanted == 1
+
+
+def test_a_refused_setting_does_not_displace_a_newer_one() -> None:
+    setting = Setting(1)
+    wish = setting.want(2)
+    with setting.telling(setting.want(3)):
+        pass
+    with pytest.raises(Refused), setting.telling(wish):
+        raise Refused("no")
+    assert setting.wanted == 3
+
+
+def test_of_two_settings_that_are_both_refused_neither_is_wanted() -> None:
+    setting = Setting(1)
+    for wish in (setting.want(2), setting.want(2)):
+        with pytest.raises(Refused), setting.telling(wish):
+            raise Refused("no")
+    assert setting.wanted == 1
+
+
+def test_a_setting_that_could_not_be_told_yet_stays_wanted() -> None:
+    setting = Setting(1)
+    with pytest.raises(Lost), setting.telling(setting.want(2)):
+        raise Lost("not now")
+    assert setting.wanted == 2
+
+
+def test_settings_that_are_never_told_are_forgotten_but_for_the_newest() -> None:
+    setting = Setting(0)
+    for number in range(1, 10_000):
+        setting.want(number)
+    assert setting.wanted == 9_999
+    assert len(setting._wishes) == MAX_WISHES
+
+
+async def test_a_refused_canvas_is_not_told_to_any_later_source(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(lifetime=60.0)
+    async with stage.open() as renewal:
+
+        async def refuse(self: object, width: int, height: int, /) -> None:
+            await trio.lowlevel.checkpoint()
+            raise Refused("too large", outcome="replied")
+
+        monkeypatch.setattr(type(stage.provider.newest), "set_canvas", refuse)
+        with pytest.raises(Refused):
+            await renewal.set_canvas(100_000, 100_000)
+        await until(lambda: bool(stage.said(Prepared)))
+        assert not stage.said(OpenFailure)
+
+
+async def test_a_canvas_that_is_set_while_the_next_source_is_set_up_reaches_it_in_time(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=60.0, faults={"media": {2: Slow(3.0)}})
+    async with stage.open() as renewal:
+        await until(lambda: renewal.state.next is not None)
+        await trio.sleep(1)
+        assert renewal.state.next is not None
+        assert renewal.state.next.phase == "Opening"
+        await renewal.set_canvas(320, 240)
+        await until(lambda: bool(stage.said(Prepared)))
+        assert stage.provider.newest.canvas == (320, 240)
+
+
+async def test_a_canvas_that_is_set_while_a_source_is_prepared_is_told_without_its_caller(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=60.0, faults={"request": {6: Slow(1.0)}})
+    async with stage.open() as renewal:
+        await until(lambda: bool(stage.said(Prepared)))
+        with trio.move_on_after(0.5) as scope:
+            await renewal.set_canvas(320, 240)
+        assert scope.cancelled_caught
+        await until(lambda: stage.provider.newest.canvas == (320, 240), within=2.0)
+
+
+async def test_of_two_who_tell_a_source_to_play_or_not_the_later_one_counts(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        source = type(stage.provider.newest)
+        told = source.set_autoplay
+
+        async def slow_to_play(self, enabled, /):  # type: ignore[no-untyped-def]
+            if enabled:
+                await trio.sleep(2)
+            await told(self, enabled)
+
+        await trio.sleep(40)
+        monkeypatch.setattr(source, "set_autoplay", slow_to_play)
+        stage.provider.newest.die()
+        await until(lambda: len(stage.said(OnAir)) == 2)
+        await renewal.set_autoplay(False)
+        await trio.sleep(5)
+        assert not stage.provider.newest.autoplay
+
+
+async def test_what_is_set_while_a_source_recovers_is_told_before_it_has_recovered(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        source = type(stage.provider.newest)
+        told = source.set_autoplay
+
+        async def slow(self, enabled, /):  # type: ignore[no-untyped-def]
+            await trio.sleep(2)
+            await told(self, enabled)
+
+        await trio.sleep(40)
+        monkeypatch.setattr(source, "set_autoplay", slow)
+        stage.provider.newest.lose_connection()
+        await trio.sleep(1)
+        with pytest.raises(SessionRecovering):
+            await renewal.set_autoplay(False)
+        with pytest.raises(SessionRecovering):
+            await renewal.set_canvas(320, 240)
+        await until(lambda: bool(stage.said(Recovered)))
+        assert not stage.provider.newest.autoplay
+        assert stage.provider.newest.canvas == (320, 240)

@@ -1,0 +1,174 @@
+"""What an application has set, which every later source is to have too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final, Generic, Protocol, TypeVar, final
+
+import trio
+
+from trio_reactor.errors import ReactorError, Refused
+
+from .source import Playable
+
+__all__ = ["Applied", "Setting", "Wanted", "is_refusal"]
+
+T = TypeVar("T")
+
+MAX_WISHES: Final = 64
+"""How many wishes one setting remembers, for when the newer ones are refused."""
+
+
+def is_refusal(failure: BaseException) -> bool:
+    """Whether the other side answered, and nothing came of what it was asked."""
+    return isinstance(failure, Refused) or (
+        isinstance(failure, ReactorError) and failure.outcome == "replied"
+    )
+
+
+@final
+class Setting(Generic[T]):
+    """One value that is wanted.
+
+    Args:
+        value: What is wanted until something else is.
+    """
+
+    def __init__(self, value: T) -> None:
+        self._newest = 0
+        self._wishes: dict[int, T] = {0: value}
+        """By age: what is wanted is the last, and the one before where that is refused."""
+
+    @property
+    def wanted(self) -> T:
+        """What is wanted now."""
+        return self._wishes[max(self._wishes)]
+
+    def want(self, value: T) -> int:
+        """Want this from now on; returns which wish it is."""
+        self._newest += 1
+        self._wishes[self._newest] = value
+        if len(self._wishes) > MAX_WISHES:
+            del self._wishes[min(self._wishes)]
+        return self._newest
+
+    @contextmanager
+    def telling(self, wish: int) -> Generator[None]:
+        """Around telling a source of a wish, which is refused, or stays.
+
+        If it comes to a refusal, it is not wanted any more: then that is which was wanted before.
+        After any other failure it stays wanted: the source that did not take it is replaced, or
+        could not be told yet.
+        """
+        try:
+            yield
+        except ReactorError as failure:
+            if not is_refusal(failure):
+                self.keep(wish)
+            elif len(self._wishes) > 1:
+                self._wishes.pop(wish, None)
+            raise
+        except BaseException:
+            self.keep(wish)
+            raise
+        self.keep(wish)
+
+    def keep(self, wish: int) -> None:
+        """Keep a wish: nothing that is older is wanted again."""
+        if wish in self._wishes:
+            self._wishes = {each: value for each, value in self._wishes.items() if each >= wish}
+
+
+class Wanted(Protocol):
+    """What an application has set."""
+
+    autoplay: Setting[bool]
+    """Whether what is ready is played."""
+    canvas: Setting[tuple[int, int] | None]
+    """The size of the picture, in pixels; the source's own if it is `None`."""
+
+
+@final
+class Applied:
+    """What one connection of a source was told of the settings, and the one who tells it.
+
+    Whoever has something to be told comes here, one at a time, so that what is told last is what is
+    wanted last.
+
+    Args:
+        source: Who is told.
+        wanted: What is wanted.
+        plays: Whether the source is on air; one that is not is not to play.
+    """
+
+    def __init__(self, source: Playable, wanted: Wanted, plays: Callable[[], bool]) -> None:
+        self._source = source
+        self._wanted = wanted
+        self._plays = plays
+        self._lock = trio.Lock()
+        # What it has taken; `None` where that is not known.
+        self._canvas: tuple[int, int] | None = None
+        self._autoplay: bool | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has taken everything that is wanted of it."""
+        return self._has_canvas and self._has_autoplay
+
+    @property
+    def _has_canvas(self) -> bool:
+        wanted = self._wanted.canvas.wanted
+        return wanted is None or wanted == self._canvas
+
+    @property
+    def _has_autoplay(self) -> bool:
+        return not self._plays() or self._wanted.autoplay.wanted == self._autoplay
+
+    async def tell(self) -> None:
+        """Tell the source until it has taken everything; no checkpoint is after the last look.
+
+        Raises:
+            BaseException: What the source raised.
+        """
+        async with self._lock:
+            while not self.settled:
+                await self._tell_canvas()
+                await self._tell_autoplay()
+
+    async def tell_canvas(self) -> None:
+        """Tell the source of the canvas, in any case; see `tell`."""
+        async with self._lock:
+            self._canvas = None
+            await self._tell_canvas()
+
+    async def tell_autoplay(self) -> None:
+        """Tell the source whether to play, in any case, if it is on air; see `tell`."""
+        async with self._lock:
+            self._autoplay = None
+            await self._tell_autoplay()
+
+    async def _tell_canvas(self) -> None:
+        while not self._has_canvas:
+            wanted, before = self._wanted.canvas.wanted, self._canvas
+            assert wanted is not None  # noqa: S101 - it has not got it
+            self._canvas = None
+            try:
+                await self._source.set_canvas(*wanted)
+            except ReactorError as failure:
+                if is_refusal(failure):
+                    self._canvas = before
+                raise
+            self._canvas = wanted
+
+    async def _tell_autoplay(self) -> None:
+        while not self._has_autoplay:
+            wanted, before = self._wanted.autoplay.wanted, self._autoplay
+            self._autoplay = None
+            try:
+                await self._source.set_autoplay(wanted)
+            except ReactorError as failure:
+                if is_refusal(failure):
+                    self._autoplay = before
+                raise
+            self._autoplay = wanted
