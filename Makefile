@@ -23,7 +23,8 @@ help:
 $(READY): pyproject.toml constraints.txt
 	@python="$$($(FIND))"; \
 	if [ -z "$$python" ]; then echo 'Python 3.11 or later with venv is needed (PYTHON=… names it).' >&2; exit 1; fi; \
-	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV)
+	[ -x $(BIN)/python ] || { echo 'Installing into $(VENV); this takes a minute or two, once.' >&2; \
+	"$$python" -m venv $(VENV); }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 		--editable '.[$(EXTRAS)]' --group dev

@@ -68,8 +68,8 @@ class EventChannel(Observable):
     Args:
         world: Where the instants of its events come from; the real world if not given.
         max_subscriptions: How many subscriptions there may be at once.
-        max_capacity: How many positions one of them may be behind, and so how many events are kept
-            at most.
+        max_capacity: How many positions one of them may be behind, and so, to within a few, how
+            many events are kept at most.
         name: What it is called in messages.
 
     Raises:

@@ -38,8 +38,8 @@ FIRST: Final = 1
 """The position, and the `seq`, of a channel's first event."""
 
 STRIDE: Final = 32
-"""A subscription's hold of the ring follows it in strides of so many positions, since moving it
-with each would cost more than receiving an event: it may keep so many too many, but for one."""
+"""A subscription's hold of the ring follows it in strides of so many positions, since to move it
+with each event would cost more than to receive the event.  So it may keep up to 31 too many."""
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import signal
 import sys
 from pathlib import Path
@@ -36,7 +37,8 @@ def main(
         typer.Option(help="The film that is shown; it repeats.", show_default="Big Buck Bunny"),
     ] = DEFAULTS.film,
     session_lifetime: Annotated[
-        float, typer.Option(help="Seconds that a session lives.")
+        float,
+        typer.Option(help="Seconds that a session lives; with --url, what its server gives them."),
     ] = DEFAULTS.session_lifetime,
     lead: Annotated[
         float | None,
@@ -47,7 +49,10 @@ def main(
     ] = None,
     duration: Annotated[float, typer.Option(help="Seconds of programme.")] = DEFAULTS.duration,
     drop: Annotated[bool, typer.Option("--drop", help="Break connections by chance.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Of all chance.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="What all chance is drawn from; printed if it is not given."),
+    ] = None,
     output_dir: Annotated[
         Path, typer.Option(help="Where the recording and the timeline go.")
     ] = DEFAULTS.output_dir,
@@ -57,8 +62,10 @@ def main(
     url: Annotated[
         str | None, typer.Option(help="A film server that runs already, ws://host:port.")
     ] = None,
-    width: Annotated[int, typer.Option(help="Of the picture, in pixels.")] = DEFAULTS.width,
-    height: Annotated[int, typer.Option(help="Of the picture, in pixels.")] = DEFAULTS.height,
+    width: Annotated[int, typer.Option(help="Width of the picture, in pixels.")] = DEFAULTS.width,
+    height: Annotated[
+        int, typer.Option(help="Height of the picture, in pixels.")
+    ] = DEFAULTS.height,
     frame_rate: Annotated[
         float, typer.Option(help="Pictures a second of the film behind --url.")
     ] = DEFAULTS.frame_rate,
@@ -72,7 +79,7 @@ def main(
             lead=lead,
             duration=duration,
             drop=drop,
-            seed=seed,
+            seed=secrets.randbelow(10_000) if seed is None else seed,
             output_dir=output_dir,
             url=url,
             width=width,
@@ -84,7 +91,9 @@ def main(
             option = "".join(f"--{name}: ".replace("_", "-") for name in problem["loc"])
             typer.echo(f"{option}{problem['msg'].removeprefix('Value error, ')}", err=True)
         raise typer.Exit(2) from error
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.ERROR, stream=sys.stderr)
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    if verbose:
+        logging.getLogger("trio_reactor").setLevel(logging.DEBUG)
     try:
         result = trio.run(_run_until_interrupted, settings, not as_json)
     except BaseException as failure:
@@ -103,10 +112,18 @@ def main(
         console.print(table(result.numbers))
         for gap in result.gaps:
             console.print(f"lost: {gap}", soft_wrap=True, highlight=False)
+        if drop:
+            console.print(f"seed:      {settings.seed}", highlight=False)
         if result.unproven:
             console.print(f"sessions not proven to have ended: {result.unproven}")
         console.print(f"recording: {result.numbers.recording}", soft_wrap=True, highlight=False)
         console.print(f"timeline:  {result.numbers.timeline}", soft_wrap=True, highlight=False)
+        console.print(
+            f"One programme of {settings.duration:g} s, out of sessions that were each prepared, put "
+            "on air, handed over and closed while it played. Open the timeline in a browser to see "
+            "who was on air when, and why it changed hands.",
+            highlight=False,
+        )
 
 
 async def _run_until_interrupted(settings: Settings, show: bool) -> Result | int:
