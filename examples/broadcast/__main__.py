@@ -119,9 +119,9 @@ def main(
         console.print(f"recording: {result.numbers.recording}", soft_wrap=True, highlight=False)
         console.print(f"timeline:  {result.numbers.timeline}", soft_wrap=True, highlight=False)
         console.print(
-            f"One programme of {settings.duration:g} s, out of sessions that were each prepared, put "
-            "on air, handed over and closed while it played. Open the timeline in a browser to see "
-            "who was on air when, and why it changed hands.",
+            f"One programme of {settings.duration:g} s, out of sessions that were each prepared, "
+            "put on air, handed over and closed while it played. Open the timeline in a browser to "
+            "see who was on air when, and why it changed hands.",
             highlight=False,
         )
 
