@@ -332,7 +332,9 @@ async def test_a_recovery_that_completes_late_brings_nothing_back(
                 await wait_all_tasks_blocked()
                 owner.fail(crash)
     assert thing.exits == 1
-    assert [type(each) for each in told] == [Closed]
+    (closed,) = told
+    assert isinstance(closed, Closed)
+    assert closed.__cause__ is crash
     assert owner.failure is crash
     assert leaving.error is crash
 

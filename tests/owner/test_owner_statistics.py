@@ -24,6 +24,7 @@ async def test_statistics_tell_what_is_opening_held_leaving_and_at_work(
             held=0,
             leaving=0,
             workers=0,
+            waiting=0,
             acquired=0,
             lost=0,
             expired=0,
@@ -61,6 +62,25 @@ async def test_statistics_tell_what_is_opening_held_leaving_and_at_work(
         statistics = owner.statistics()
         assert (statistics.held, statistics.workers) == (0, 0)
         assert statistics.stopping == statistics.closing == "close was called"
+
+
+async def test_statistics_tell_how_many_wait_for_an_attempt_or_for_close(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as tasks, open_owner() as owner:
+        attempt = owner.start(opened(Thing(opening=1, leaving=1)))
+        for wait in (attempt.wait_opened, attempt.wait_ended):
+            tasks.start_soon(wait)
+        tasks.start_soon(owner.acquire, opened(Thing(opening=1)))
+        await wait_all_tasks_blocked()
+        assert owner.statistics().waiting == 3
+        await trio.sleep(1.5)
+        assert owner.statistics().waiting == 1
+        tasks.start_soon(owner.close)
+        tasks.start_soon(owner.close)
+        await wait_all_tasks_blocked()
+        assert owner.statistics().waiting == 3
+    assert owner.statistics().waiting == 0
 
 
 async def test_a_single_retirement_that_is_overdue_is_named_before_close_too(

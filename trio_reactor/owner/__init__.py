@@ -1,7 +1,9 @@
 """The owner: it holds what does not last.
 
-Read `owner` first.  `attempt` is one acquisition, `worker` one task, `hold` the block that holds a
-thing; `closing` is the order in which everything ends, and `verdict` what the block then raises.
+Read `owner` first.  `attempt` is one acquisition and `ends` how it can end, `worker` is one task;
+`hold` and `using` are the blocks that hold and use a thing.  `closing` is the order in which
+everything ends, and `verdict` what the block then raises.  Under them, `ledger` keeps account of
+what there is and was, `failures` of what went wrong, and `waiting` of who will have received it.
 """
 
 from .attempt import Attempt, Factory

@@ -419,6 +419,8 @@ class Attempt(Generic[T_co]):
         if self._failure is not None:
             self._owner._ledger.failures.received(self)
         elif self._reason == "closed":
+            # Where the owner closes because it failed, that is why.
+            error.__cause__ = self._owner.failure
             self._owner._ledger.refusal(error)
         if self._reason in ("lost", "expired"):
             self._told = True
@@ -474,6 +476,11 @@ class Attempt(Generic[T_co]):
                 except BaseException as interrupt:  # noqa: BLE001 - KeyboardInterrupt; returned
                     interrupts.append(interrupt)
         return interrupts
+
+    @property
+    def _waited_for(self) -> int:
+        """How many tasks wait for it."""
+        return 0 if self._waiting is None else self._waiting.asleep
 
     def _audience(self) -> Waiting:
         if self._waiting is None:

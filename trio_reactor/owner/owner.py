@@ -481,6 +481,8 @@ class Owner:
             held=held,
             leaving=len(attempts) - opening - held,
             workers=len(ledger.workers),
+            waiting=sum(attempt._waited_for for attempt in attempts)
+            + self._done.statistics().tasks_waiting,
             acquired=ledger.acquired,
             lost=ledger.lost,
             expired=ledger.expired,

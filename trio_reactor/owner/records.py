@@ -97,6 +97,8 @@ class OwnerStatistics(msgspec.Struct, frozen=True):
     held: int
     leaving: int
     workers: int
+    waiting: int
+    """Tasks that wait for one of its attempts or for its close."""
     acquired: int
     """Things that were opened, over the owner's life."""
     lost: int

@@ -36,6 +36,11 @@ class Waiting:
         """How many tasks are certain to receive a failure if it comes in this step."""
         return self._on_the_way + _asleep(self._settled) + _asleep(self._ended)
 
+    @property
+    def asleep(self) -> int:
+        """How many tasks wait."""
+        return _asleep(self._settled) + _asleep(self._ended) + _asleep(self._left)
+
     async def settled(self) -> None:
         """Sleep until it is open or has failed to open."""
         if self._settled is None:
