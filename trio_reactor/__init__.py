@@ -5,7 +5,7 @@ world.  Systems stand on it: `trio_reactor.renewal`.  What it is tested with is
 `trio_reactor.testing`.
 """
 
-from .channel import ChannelStatistics, EventChannel, Publisher
+from .channel import ChannelStatistics, EventChannel, Publisher, Subscription
 from .errors import (
     EXPECTED,
     Busy,
@@ -25,7 +25,6 @@ from .events import Envelope, Event, EventCodec, FailureRecord
 from .fence import Fence, FencedMapping, Generations, KeyToken, Token
 from .lanes import Lanes
 from .owner import Attempt, CloseReport, Owner, OwnerOptions, OwnerStatistics, open_owner
-from .subscription import Subscription
 from .world import SeededWorld, SystemWorld, World
 
 __all__ = [

@@ -11,9 +11,9 @@ from stream_story import Ping, Pong
 from trio.testing import wait_all_tasks_blocked
 
 from trio_reactor.channel import EventChannel, Publisher, Subscription
+from trio_reactor.channel.stream import STRIDE
 from trio_reactor.errors import Overflow
 from trio_reactor.events import Event
-from trio_reactor.stream import STRIDE
 
 
 class Heavy(Event, weakref=True):

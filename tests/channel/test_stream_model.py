@@ -18,9 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from stream_story import Loud, Ping, Pong
 
 from trio_reactor.channel import EventChannel, Publisher, Subscription
+from trio_reactor.channel.stream import STRIDE
 from trio_reactor.errors import Closed, Failed, Overflow
 from trio_reactor.events import Event
-from trio_reactor.stream import STRIDE
 
 CHANNEL = ""
 Told = tuple[str, object]

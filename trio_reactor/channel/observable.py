@@ -11,7 +11,8 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar, overload
 
-from .events import Event
+from trio_reactor.events import Event
+
 from .subscription import Subscription
 
 __all__ = ["DEFAULT_CAPACITY", "Observable"]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from trio_reactor.channel import EventChannel, Publisher, Subscription
+from trio_reactor.channel.stream import STRIDE
 from trio_reactor.errors import Closed, Failed, Overflow
 from trio_reactor.events import Event
-from trio_reactor.stream import STRIDE
 
 CLASSES: tuple[type[Said | Sung], ...] = (Said, Sung, Shouted)
 FILTERS: tuple[tuple[type[Event], ...], ...] = ((), (Said,), (Sung,), (Sung, Shouted), (Event,))

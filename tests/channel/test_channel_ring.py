@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from trio_reactor.ring import Hold, Ring
+from trio_reactor.channel.ring import Hold, Ring
 
 
 def test_what_nobody_holds_is_not_stored() -> None:

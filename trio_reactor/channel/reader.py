@@ -22,8 +22,9 @@ from weakref import WeakValueDictionary
 import msgspec
 from trio.lowlevel import Abort, RaiseCancelT, current_task, enable_ki_protection, reschedule
 
-from .errors import Closed, Overflow
-from .events import Envelope, Event
+from trio_reactor.errors import Closed, Overflow
+from trio_reactor.events import Envelope, Event
+
 from .ring import Ring
 from .stream import STRIDE, Cursor, Ending, Kind, Stream
 

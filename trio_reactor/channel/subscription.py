@@ -9,8 +9,9 @@ import msgspec
 import trio
 from trio.lowlevel import checkpoint, enable_ki_protection, wait_task_rescheduled
 
-from .errors import Busy
-from .events import Envelope, Event
+from trio_reactor.errors import Busy
+from trio_reactor.events import Envelope, Event
+
 from .reader import Reader
 
 __all__ = ["Subscription", "SubscriptionStatistics"]

@@ -25,8 +25,9 @@ import msgspec
 import trio
 from trio.lowlevel import reschedule
 
-from .errors import Closed, Failed
-from .events import Envelope, Event
+from trio_reactor.errors import Closed, Failed
+from trio_reactor.events import Envelope, Event
+
 from .ring import Hold, Ring
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from channel_story import CountingWorld, Said, Sung, numbers
 from trio.testing import wait_all_tasks_blocked
 
 from trio_reactor.channel import EventChannel
+from trio_reactor.channel.stream import STRIDE
 from trio_reactor.errors import Overflow
 from trio_reactor.events import Event
-from trio_reactor.stream import STRIDE
 
 
 class Weighty(Event, frozen=True, weakref=True):

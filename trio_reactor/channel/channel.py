@@ -27,21 +27,15 @@ from typing import final
 import msgspec
 from trio.lowlevel import enable_ki_protection
 
-from .events import Envelope, Event
-from .observable import DEFAULT_CAPACITY, Observable
+from trio_reactor.events import Envelope, Event
+from trio_reactor.world import SystemWorld, World
+
+from .observable import Observable
 from .reader import Admission, Reader
 from .stream import FIRST, Ending, Stream
-from .subscription import Subscription, SubscriptionStatistics
-from .world import SystemWorld, World
+from .subscription import Subscription
 
-__all__ = [
-    "DEFAULT_CAPACITY",
-    "ChannelStatistics",
-    "EventChannel",
-    "Publisher",
-    "Subscription",
-    "SubscriptionStatistics",
-]
+__all__ = ["ChannelStatistics", "EventChannel", "Publisher"]
 
 _log = logging.getLogger("trio_reactor.channel")
 
