@@ -15,9 +15,11 @@ from .errors import (
 )
 from .evidence import Cleanup
 from .media import LossesUnknown, MediaReceiver, Pressure
+from .opening import open_renewal
 from .options import RenewalOptions
-from .session import Accepted, Renewal, RenewalState, SourceStatus, open_renewal
+from .session import Accepted, Renewal
 from .source import AudioFrame, ClipRequest, Predecessor, Source, SourceOpener, VideoFrame
+from .state import RenewalState, SourceStatus
 from .summary import RenewalReport
 
 __all__ = [

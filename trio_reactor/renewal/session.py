@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
-from typing import Literal, TypeVar, final, overload
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar, final, overload
 
 import msgspec
 
-from trio_reactor.channel import EventChannel, Publisher, Subscription
+from trio_reactor.channel import Publisher, Subscription
 from trio_reactor.errors import Failed, ReactorError, Refused
-from trio_reactor.events import Event, FailureRecord
-from trio_reactor.owner import CloseReport, Owner, OwnerOptions, open_owner
-from trio_reactor.owner.verdict import without
-from trio_reactor.world import SystemWorld, World
+from trio_reactor.events import Event
+from trio_reactor.owner import Owner
 
 from . import phases
 from .chain import Chain
 from .dispatch import Dispatch, identity_of
 from .errors import SessionRecovering, SessionRetired
-from .events import RenewalClosed, RenewalFailed, SourceRef
+from .events import SourceRef
 from .media import MediaReceiver, MediaStatistics, Pressure
-from .options import RenewalOptions
 from .settings import is_refusal
 from .slot import Slot
 from .source import (
     AudioFrame,
-    Clip,
     ClipRequest,
     Commit,
     Playable,
-    SourceOpener,
     VideoFrame,
 )
+from .state import RenewalState, state_of
 from .summary import RenewalReport
 
-__all__ = ["Accepted", "Renewal", "RenewalState", "SourceStatus", "open_renewal"]
+__all__ = ["Accepted", "Renewal"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -44,40 +40,12 @@ A = TypeVar("A", bound=Event)
 B = TypeVar("B", bound=Event)
 C = TypeVar("C", bound=Event)
 
-SessionStatus = Literal["ready", "recovering", "vacant", "finished", "closed"]
-"""A source is on air; it is being recovered; the place is vacant until the next opens; the last
-source is gone and none follows; the handle is closed."""
-
 
 class Accepted(msgspec.Struct, frozen=True):
     """A clip that a source took."""
 
     source: SourceRef
     clip: str
-
-
-class SourceStatus(msgspec.Struct, frozen=True):
-    """One source, as far as it is known."""
-
-    source: SourceRef
-    phase: str
-    age: float
-    """Seconds since it was opened."""
-    expires_in: float | None
-    """Seconds it has left; `None` for no end, or while it opens."""
-    clips: tuple[Clip, ...]
-
-
-class RenewalState(msgspec.Struct, frozen=True):
-    """Where a renewal stands."""
-
-    status: SessionStatus
-    on_air: SourceStatus | None
-    next: SourceStatus | None
-    leaving: int
-    """Sources that were let go and have not left yet."""
-    opened: int
-    """Sources that were opened, or tried to, so far."""
 
 
 @final
@@ -128,7 +96,7 @@ class Renewal:
         """
         if self._owner.failure is not None and not self._owner.closing.is_set:
             raise Failed(f"{self.name} has failed") from self._owner.failure
-        return self._state()
+        return state_of(self._owner, self._chain)
 
     @overload
     def observe(
@@ -387,126 +355,3 @@ class Renewal:
             dispatch.drop()  # it never begins
             raise
         return dispatch
-
-    def _state(self) -> RenewalState:
-        chain = self._chain
-        return RenewalState(
-            status=self._status(),
-            on_air=_status_of(chain.on_air),
-            next=_status_of(chain.next),
-            leaving=len(chain.leaving),
-            opened=chain.ledger.incarnations,
-        )
-
-    def _status(self) -> SessionStatus:
-        if self._owner.closing.is_set:
-            return "closed"
-        if self._chain.finished:
-            return "finished"
-        slot = self._chain.on_air
-        if slot is None:
-            return "vacant"
-        return "ready" if isinstance(slot.phase, phases.OnAir) else "recovering"
-
-
-def _status_of(slot: Slot | None) -> SourceStatus | None:
-    if slot is None:
-        return None
-    return SourceStatus(
-        slot.ref, type(slot.phase).__name__, slot.age, slot.expires_in, slot.book.clips
-    )
-
-
-@asynccontextmanager
-async def open_renewal(
-    open_source: SourceOpener,
-    *,
-    options: RenewalOptions | None = None,
-    events: EventChannel | None = None,
-    world: World | None = None,
-    name: str = "renewal",
-) -> AsyncGenerator[Renewal]:
-    """Open one logical session out of many sources, each of which lives only so long.
-
-    Entering opens the first source and puts it on air.  Leaving closes everything, within
-    `cleanup_timeout`.
-
-    Args:
-        open_source: Opens a source.
-        options: Leads, budgets and bounds.
-        events: The application's channel, if it has one; else the handle has one of its own.
-        world: Where clock and chance come from; the real ones by default.
-        name: What it is called in messages and events.
-
-    Raises:
-        OpenFailed: The first source could not be opened; `cleanup` says what is proven of it.
-        BaseException: What the block of an owner raises: the body's error, the terminal failure,
-            what close found, or a group of them.
-    """
-    options = options or RenewalOptions()
-    world = world or SystemWorld()
-    publisher = (events or EventChannel(world=world)).publisher(name)
-    budgets = OwnerOptions(
-        cleanup_timeout=options.cleanup_timeout + options.accounting_timeout,
-        retire_timeout=options.cleanup_timeout + options.accounting_timeout,
-    )
-    async with open_owner(name, world=world, options=budgets) as owner:
-        chain = Chain(owner, open_source, options, publisher)
-        ending = _Ending(chain, publisher)
-        owner.on_failed(ending.failed)
-        owner.on_closed(ending.closed)
-        await chain.open_first()
-        try:
-            yield Renewal(owner, chain, publisher)
-        except BaseException as raised:
-            # What only says that the renewal has failed, to a reader in the body, would be a
-            # second failure beside the original, which the block raises.
-            own = without(raised, lambda leaf: _echoes(leaf, owner.failure))
-            if own is raised:
-                raise
-            if own is not None:
-                raise own from None
-
-
-def _echoes(leaf: BaseException, terminal: BaseException | None) -> bool:
-    return terminal is not None and isinstance(leaf, Failed) and leaf.__cause__ is terminal
-
-
-@final
-class _Ending:
-    """What a renewal says, last, and to whom."""
-
-    def __init__(self, chain: Chain, publisher: Publisher) -> None:
-        self._chain = chain
-        self._publisher = publisher
-
-    def failed(self, failure: BaseException) -> None:
-        """Carry the failure to the outputs and to the observers, before anybody is woken."""
-        slot = self._chain.on_air
-        self._chain.output.fail(failure)
-        tail = self._chain.last_tail()
-        # The application's channel may have ended before; its own observers hear of it.
-        if not self._publisher.ended:
-            self._publisher.publish(
-                RenewalFailed(
-                    source=None if slot is None else slot.ref,
-                    age=0.0 if slot is None else slot.age,
-                    failure=FailureRecord.of(failure),
-                    tail=tail,
-                )
-            )
-        self._publisher.fail(failure)
-
-    def closed(self, report: CloseReport) -> None:
-        """End the outputs and the observations."""
-        last = self._chain.last
-        self._chain.output.end()
-        if not self._publisher.ended:
-            self._publisher.publish(
-                RenewalClosed(
-                    source=None if last is None else last.ref,
-                    age=0.0 if last is None else last.age,
-                    report=self._chain.ledger.report(),
-                )
-            )
-            self._publisher.end()

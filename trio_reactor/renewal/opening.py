@@ -1,0 +1,117 @@
+"""Opening a renewal: its block, and what it says last."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import final
+
+from trio_reactor.channel import EventChannel, Publisher
+from trio_reactor.errors import Failed
+from trio_reactor.events import FailureRecord
+from trio_reactor.owner import CloseReport, OwnerOptions, open_owner
+from trio_reactor.owner.verdict import without
+from trio_reactor.world import SystemWorld, World
+
+from .chain import Chain
+from .events import RenewalClosed, RenewalFailed
+from .options import RenewalOptions
+from .session import Renewal
+from .source import SourceOpener
+
+__all__ = ["open_renewal"]
+
+
+@asynccontextmanager
+async def open_renewal(
+    open_source: SourceOpener,
+    *,
+    options: RenewalOptions | None = None,
+    events: EventChannel | None = None,
+    world: World | None = None,
+    name: str = "renewal",
+) -> AsyncGenerator[Renewal]:
+    """Open one logical session out of many sources, each of which lives only so long.
+
+    Entering opens the first source and puts it on air.  Leaving closes everything, within
+    `cleanup_timeout`.
+
+    Args:
+        open_source: Opens a source.
+        options: Leads, budgets and bounds.
+        events: The application's channel, if it has one; else the handle has one of its own.
+        world: Where clock and chance come from; the real ones by default.
+        name: What it is called in messages and events.
+
+    Raises:
+        OpenFailed: The first source could not be opened; `cleanup` says what is proven of it.
+        BaseException: What the block of an owner raises: the body's error, the terminal failure,
+            what close found, or a group of them.
+    """
+    options = options or RenewalOptions()
+    world = world or SystemWorld()
+    publisher = (events or EventChannel(world=world)).publisher(name)
+    budgets = OwnerOptions(
+        cleanup_timeout=options.cleanup_timeout + options.accounting_timeout,
+        retire_timeout=options.cleanup_timeout + options.accounting_timeout,
+    )
+    async with open_owner(name, world=world, options=budgets) as owner:
+        chain = Chain(owner, open_source, options, publisher)
+        ending = _Ending(chain, publisher)
+        owner.on_failed(ending.failed)
+        owner.on_closed(ending.closed)
+        await chain.open_first()
+        try:
+            yield Renewal(owner, chain, publisher)
+        except BaseException as raised:
+            # What only says that the renewal has failed, to a reader in the body, would be a
+            # second failure beside the original, which the block raises.
+            own = without(raised, lambda leaf: _echoes(leaf, owner.failure))
+            if own is raised:
+                raise
+            if own is not None:
+                raise own from None
+
+
+def _echoes(leaf: BaseException, terminal: BaseException | None) -> bool:
+    return terminal is not None and isinstance(leaf, Failed) and leaf.__cause__ is terminal
+
+
+@final
+class _Ending:
+    """What a renewal says, last, and to whom."""
+
+    def __init__(self, chain: Chain, publisher: Publisher) -> None:
+        self._chain = chain
+        self._publisher = publisher
+
+    def failed(self, failure: BaseException) -> None:
+        """Carry the failure to the outputs and to the observers, before anybody is woken."""
+        slot = self._chain.on_air
+        self._chain.output.fail(failure)
+        tail = self._chain.last_tail()
+        # The application's channel may have ended before; its own observers hear of it.
+        if not self._publisher.ended:
+            self._publisher.publish(
+                RenewalFailed(
+                    source=None if slot is None else slot.ref,
+                    age=0.0 if slot is None else slot.age,
+                    failure=FailureRecord.of(failure),
+                    tail=tail,
+                )
+            )
+        self._publisher.fail(failure)
+
+    def closed(self, report: CloseReport) -> None:
+        """End the outputs and the observations."""
+        last = self._chain.last
+        self._chain.output.end()
+        if not self._publisher.ended:
+            self._publisher.publish(
+                RenewalClosed(
+                    source=None if last is None else last.ref,
+                    age=0.0 if last is None else last.age,
+                    report=self._chain.ledger.report(),
+                )
+            )
+            self._publisher.end()
