@@ -7,9 +7,9 @@ import trio
 from chain_stage import Stage
 
 from trio_reactor.renewal import OpenFailed, RenewalState
-from trio_reactor.renewal.chain import Chain
+from trio_reactor.renewal.chain.chain import Chain
 from trio_reactor.renewal.events import OpenFailure
-from trio_reactor.renewal.slot import Slot
+from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import GoingAway
 from trio_reactor.testing import Fails, Slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from trio_reactor.renewal.clips import ClipBook, Unfinished
+from trio_reactor.renewal.slot.clips import ClipBook, Unfinished
 from trio_reactor.renewal.source import (
     Clip,
     ClipEnded,

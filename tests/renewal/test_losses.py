@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trio_reactor.errors import Lost
-from trio_reactor.renewal.losses import LossesUnknown, LossLedger
+from trio_reactor.renewal.media.losses import LossesUnknown, LossLedger
 from trio_reactor.renewal.source import MediaLosses
 
 

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from trio_reactor.renewal.handoff import BoundaryFacts, HandoffEvidence, LastClip
 from trio_reactor.renewal.options import RenewalOptions
-from trio_reactor.renewal.phases import OnAir, Opening, Prepared, Recovering, takes_work
 from trio_reactor.renewal.policy import (
     MAX_OWNED,
     Abandon,
@@ -32,6 +30,8 @@ from trio_reactor.renewal.policy import (
     decide,
     route,
 )
+from trio_reactor.renewal.policy.handoff import BoundaryFacts, HandoffEvidence, LastClip
+from trio_reactor.renewal.policy.phases import OnAir, Opening, Prepared, Recovering, takes_work
 
 NOW = 100.0
 OPTIONS = RenewalOptions(handoff_grace=0.25, reconnect_timeout=10.0)

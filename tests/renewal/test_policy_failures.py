@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_reactor.renewal.failures import FailureCount, counts_as_failed, pause
-from trio_reactor.renewal.lifespan import Lifespan, lifetime_fault, notice_fault, plan
 from trio_reactor.renewal.options import RenewalOptions
+from trio_reactor.renewal.policy.failures import FailureCount, counts_as_failed, pause
+from trio_reactor.renewal.policy.lifespan import Lifespan, lifetime_fault, notice_fault, plan
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import itertools
 import msgspec
 import pytest
 
-from trio_reactor.renewal.handoff import (
+from trio_reactor.renewal.policy.handoff import (
     BoundaryFacts,
     GraceUntil,
     HandoffEvidence,

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 import trio_reactor.renewal
-from trio_reactor.renewal import phases
-from trio_reactor.renewal.phases import (
+from trio_reactor.renewal.policy import phases
+from trio_reactor.renewal.policy.phases import (
     LEAVE_REASONS,
     OCCURRENCES,
     PHASES,
@@ -143,7 +143,16 @@ def test_a_phase_goes_through_json_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["phases", "handoff", "lifespan", "failures", "policy", "summary"]
+    "module",
+    [
+        "policy/phases",
+        "policy/handoff",
+        "policy/lifespan",
+        "policy/failures",
+        "policy/decision",
+        "slot/clips",
+        "summary",
+    ],
 )
 def test_a_pure_module_imports_no_trio_and_reads_no_clock(module: str) -> None:
     source = Path(trio_reactor.renewal.__file__).parent / f"{module}.py"

@@ -35,7 +35,7 @@ from trio_reactor.renewal.events import (
     Tail,
 )
 from trio_reactor.renewal.evidence import Cleanup
-from trio_reactor.renewal.handoff import HandoffEvidence
+from trio_reactor.renewal.policy.handoff import HandoffEvidence
 from trio_reactor.renewal.source import Clip, ClipEnded, ClipFailed, ClipStarted, ClipUpdated
 from trio_reactor.renewal.summary import RenewalReport
 

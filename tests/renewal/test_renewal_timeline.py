@@ -10,7 +10,7 @@ from trio_reactor.events import Envelope, Event, FailureRecord
 from trio_reactor.renewal import events as said
 from trio_reactor.renewal.events import SourceRef, Tail
 from trio_reactor.renewal.evidence import Cleanup
-from trio_reactor.renewal.handoff import HandoffEvidence
+from trio_reactor.renewal.policy.handoff import HandoffEvidence
 from trio_reactor.renewal.summary import RenewalReport
 from trio_reactor.renewal.timeline import renewal_steps, renewal_timeline
 from trio_reactor.timeline import Mark, Span, Timeline, render_svg

@@ -9,7 +9,7 @@ from chain_stage import Stage, until
 from trio_reactor.errors import Lost, Refused
 from trio_reactor.renewal import SessionRecovering
 from trio_reactor.renewal.events import OnAir, OpenFailure, Prepared, Recovered
-from trio_reactor.renewal.settings import MAX_WISHES, Setting
+from trio_reactor.renewal.slot.settings import MAX_WISHES, Setting
 from trio_reactor.testing import Slow
 
 

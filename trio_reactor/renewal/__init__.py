@@ -1,8 +1,9 @@
 """One unbroken logical session out of many sessions that expire.
 
-Read `source` for what an adapter author implements and `policy` for what a chain decides, and
-`session` for the handle; `chain` and `slot` are the shell between them, `media` is the output,
-`evidence` and `summary` say what became of every source.
+Read `source` for what an adapter author implements, `policy` for what a chain decides, pure, and
+`session` for the handle.  Between them, `slot` is one physical source, `chain` makes one of many,
+`media` is the output and `engine` the application's requests; `evidence` and `summary` say what
+became of every source, `events` all that happened.
 """
 
 from .errors import (
@@ -14,7 +15,7 @@ from .errors import (
     SourcesExhausted,
 )
 from .evidence import Cleanup
-from .media import LossesUnknown, MediaReceiver, Pressure
+from .media.output import LossesUnknown, MediaReceiver, Pressure
 from .opening import open_renewal
 from .options import RenewalOptions
 from .session import Accepted, Renewal

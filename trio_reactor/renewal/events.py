@@ -9,8 +9,8 @@ The order in which a reader sees them is the order in which things happened.  Of
 `OnAir`, and so on to `SourceClosed`; the clips that are lost with a source are each named by a
 `ClipLost` before its `Replaced`.
 
-The phases of `trio_reactor.renewal.phases` have some of these names: import that module whole
-where both are needed.
+The phases of `trio_reactor.renewal.policy.phases` have some of these names: import that module
+whole where both are needed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import msgspec
 from trio_reactor.events import Event, FailureRecord
 
 from .evidence import Cleanup
-from .handoff import HandoffEvidence
-from .phases import LeaveReason, RecoveryMode
+from .policy.handoff import HandoffEvidence
+from .policy.phases import LeaveReason, RecoveryMode
 from .source import ClipEnded, ClipFailed, ClipStarted, ClipUpdated, OpenCause
 from .summary import RenewalReport
 

@@ -13,7 +13,7 @@ from trio_reactor.owner import CloseReport, OwnerOptions, open_owner
 from trio_reactor.owner.verdict import without
 from trio_reactor.world import SystemWorld, World
 
-from .chain import Chain
+from .chain.chain import Chain
 from .events import RenewalClosed, RenewalFailed
 from .options import RenewalOptions
 from .session import Renewal

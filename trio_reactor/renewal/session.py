@@ -14,14 +14,14 @@ from trio_reactor.errors import Failed, ReactorError, Refused
 from trio_reactor.events import Event
 from trio_reactor.owner import Owner
 
-from . import phases
-from .chain import Chain
-from .dispatch import Dispatch, identity_of
+from .chain.chain import Chain
+from .engine.dispatch import Dispatch, identity_of
 from .errors import SessionRecovering, SessionRetired
 from .events import SourceRef
-from .media import MediaReceiver, MediaStatistics, Pressure
-from .settings import is_refusal
-from .slot import Slot
+from .media.output import MediaReceiver, MediaStatistics, Pressure
+from .policy import phases
+from .slot.settings import is_refusal
+from .slot.slot import Slot
 from .source import (
     AudioFrame,
     ClipRequest,

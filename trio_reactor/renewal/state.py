@@ -8,10 +8,10 @@ import msgspec
 
 from trio_reactor.owner import Owner
 
-from . import phases
-from .chain import Chain
+from .chain.chain import Chain
 from .events import SourceRef
-from .slot import Slot
+from .policy import phases
+from .slot.slot import Slot
 from .source import Clip
 
 __all__ = ["RenewalState", "SessionStatus", "SourceStatus", "state_of"]

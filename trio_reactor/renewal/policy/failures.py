@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from .options import RenewalOptions
+from trio_reactor.renewal.options import RenewalOptions
 
 __all__ = ["FailureCount", "counts_as_failed", "pause"]
 

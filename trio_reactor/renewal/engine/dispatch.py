@@ -16,14 +16,13 @@ from typing import Generic, Protocol, TypeVar, cast, final
 import trio
 
 from trio_reactor.errors import Failed, Lost, Outcome, ReactorError, Retired, TimedOut, is_expected
+from trio_reactor.renewal.errors import ContractBroken
+from trio_reactor.renewal.events import LossReason
+from trio_reactor.renewal.options import RenewalOptions
+from trio_reactor.renewal.slot.settings import is_refusal
+from trio_reactor.renewal.slot.slot import MAX_IDENTITY, Slot
+from trio_reactor.renewal.source import Commit
 from trio_reactor.world import World
-
-from .errors import ContractBroken
-from .events import LossReason
-from .options import RenewalOptions
-from .settings import is_refusal
-from .slot import MAX_IDENTITY, Slot
-from .source import Commit
 
 __all__ = ["Dispatch", "DispatchHost", "identity_of"]
 

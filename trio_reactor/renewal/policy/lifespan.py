@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from .options import RenewalOptions
+from trio_reactor.renewal.options import RenewalOptions
 
 __all__ = ["Lifespan", "lifetime_fault", "notice_fault", "plan"]
 

@@ -13,10 +13,9 @@ import trio
 
 from trio_reactor.errors import TimedOut, is_expected
 from trio_reactor.events import FailureRecord
-
-from .errors import ContractBroken
-from .evidence import Cleanup
-from .source import Media, Source
+from trio_reactor.renewal.errors import ContractBroken
+from trio_reactor.renewal.evidence import Cleanup
+from trio_reactor.renewal.source import Media, Source
 
 if TYPE_CHECKING:
     from .slot import Slot

@@ -5,12 +5,11 @@ from __future__ import annotations
 from trio_reactor.errors import ReactorError
 from trio_reactor.events import FailureRecord
 from trio_reactor.owner import Attempt
-
-from .errors import OpenFailed, refusal, sole
-from .evidence import Cleanup
-from .slot import Slot
-from .source import Source
-from .summary import combine
+from trio_reactor.renewal.errors import OpenFailed, refusal, sole
+from trio_reactor.renewal.evidence import Cleanup
+from trio_reactor.renewal.slot.slot import Slot
+from trio_reactor.renewal.source import Source
+from trio_reactor.renewal.summary import combine
 
 __all__ = ["cleanup_of", "not_opened"]
 

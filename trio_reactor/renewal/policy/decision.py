@@ -26,6 +26,9 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
+from trio_reactor.renewal.options import RenewalOptions
+from trio_reactor.renewal.source import OpenCause
+
 from . import phases
 from .failures import FailureCount, counts_as_failed, pause
 from .handoff import (
@@ -37,8 +40,6 @@ from .handoff import (
     handoff_evidence,
 )
 from .lifespan import Lifespan, lifetime_fault, notice_fault, plan
-from .options import RenewalOptions
-from .source import OpenCause
 
 __all__ = [
     "MAX_OWNED",

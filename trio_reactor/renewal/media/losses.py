@@ -12,8 +12,7 @@ from typing import final
 
 from trio_reactor.errors import EXPECTED, ReactorError
 from trio_reactor.events import FailureRecord
-
-from .source import Media, MediaLosses
+from trio_reactor.renewal.source import Media, MediaLosses
 
 __all__ = ["LossLedger", "LossesUnknown"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from trio_reactor.renewal.events import LossReason
+from trio_reactor.renewal.media.output import MediaOutput
+from trio_reactor.renewal.options import RenewalOptions
+from trio_reactor.renewal.source import SourceEvent
 from trio_reactor.world import World
 
 from .clips import Unfinished
-from .events import LossReason
-from .media import MediaOutput
-from .options import RenewalOptions
 from .settings import Wanted
-from .source import SourceEvent
 
 if TYPE_CHECKING:
     from .slot import Slot

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from trio_reactor.fence import Token
-
-from .source import AudioFrame, SourceEvent, VideoFrame
+from trio_reactor.renewal.source import AudioFrame, SourceEvent, VideoFrame
 
 if TYPE_CHECKING:
     from .slot import Slot

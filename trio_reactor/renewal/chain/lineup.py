@@ -14,14 +14,15 @@ import msgspec
 
 from trio_reactor.errors import EXPECTED, Closed, Lost, Overflow
 from trio_reactor.owner import Attempt, Owner
+from trio_reactor.renewal import events
+from trio_reactor.renewal.policy import phases
+from trio_reactor.renewal.policy.handoff import HandoffEvidence
+from trio_reactor.renewal.slot.host import SlotHost
+from trio_reactor.renewal.slot.slot import Slot
+from trio_reactor.renewal.source import OpenCause, Predecessor, Source, SourceOpener
+from trio_reactor.renewal.summary import CleanupLedger
 
-from . import events, phases
 from .announcer import Announcer
-from .handoff import HandoffEvidence
-from .host import SlotHost
-from .slot import Slot
-from .source import OpenCause, Predecessor, Source, SourceOpener
-from .summary import CleanupLedger
 from .tally import FailureTally
 from .upkeep import Upkeep, defects_are_terminal
 

@@ -15,15 +15,15 @@ import trio
 from trio_reactor.errors import TimedOut, is_expected
 from trio_reactor.fence import Token
 from trio_reactor.owner import Owner
+from trio_reactor.renewal.events import LossReason
+from trio_reactor.renewal.media.output import MediaOutput
+from trio_reactor.renewal.options import RenewalOptions
+from trio_reactor.renewal.slot.recovery import Recovery
+from trio_reactor.renewal.slot.settings import Applied
+from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.world import World
 
 from .announcer import Announcer
-from .events import LossReason
-from .media import MediaOutput
-from .options import RenewalOptions
-from .recovery import Recovery
-from .settings import Applied
-from .slot import Slot
 
 __all__ = ["Upkeep", "UpkeepHost", "defects_are_terminal"]
 

@@ -22,20 +22,12 @@ from trio_reactor.errors import EXPECTED, Lost, TimedOut
 from trio_reactor.events import FailureRecord
 from trio_reactor.fence import Generations, Token
 from trio_reactor.owner import Attempt
-
-from . import phases
-from .clips import ClipBook
-from .errors import ContractBroken, sole
-from .events import LossReason, SourceRef, Tail
-from .evidence import Cleanup
-from .host import SlotHost
-from .leaving import account, leave
-from .lifespan import Lifespan, lifetime_fault, notice_fault, plan
-from .policy import SourceFacts
-from .recovery import Recovery
-from .settings import Applied
-from .sinks import SlotEvents, SlotFrames
-from .source import (
+from trio_reactor.renewal.errors import ContractBroken, sole
+from trio_reactor.renewal.events import LossReason, SourceRef, Tail
+from trio_reactor.renewal.evidence import Cleanup
+from trio_reactor.renewal.policy import SourceFacts, phases
+from trio_reactor.renewal.policy.lifespan import Lifespan, lifetime_fault, notice_fault, plan
+from trio_reactor.renewal.source import (
     Exclusive,
     GoingAway,
     Media,
@@ -51,8 +43,15 @@ from .source import (
     SourceState,
 )
 
+from .clips import ClipBook
+from .host import SlotHost
+from .leaving import account, leave
+from .recovery import Recovery
+from .settings import Applied
+from .sinks import SlotEvents, SlotFrames
+
 if TYPE_CHECKING:
-    from .dispatch import Dispatch
+    from trio_reactor.renewal.engine.dispatch import Dispatch
 
 __all__ = ["MAX_EARLY", "MAX_IDENTITY", "Slot"]
 

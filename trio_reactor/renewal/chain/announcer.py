@@ -7,14 +7,14 @@ from typing import Literal, final
 
 from trio_reactor.channel import Publisher
 from trio_reactor.events import FailureRecord
+from trio_reactor.renewal import events
+from trio_reactor.renewal.evidence import Cleanup
+from trio_reactor.renewal.policy import phases
+from trio_reactor.renewal.policy.handoff import HandoffEvidence
+from trio_reactor.renewal.slot.clips import Unfinished
+from trio_reactor.renewal.slot.slot import Slot
+from trio_reactor.renewal.source import GoingAway, OpenCause, SourceEvent
 from trio_reactor.world import World
-
-from . import events, phases
-from .clips import Unfinished
-from .evidence import Cleanup
-from .handoff import HandoffEvidence
-from .slot import Slot
-from .source import GoingAway, OpenCause, SourceEvent
 
 __all__ = ["Announcer"]
 

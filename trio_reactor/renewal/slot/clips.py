@@ -14,8 +14,8 @@ from typing import Final, final
 
 import msgspec
 
-from .handoff import LastClip
-from .source import (
+from trio_reactor.renewal.policy.handoff import LastClip
+from trio_reactor.renewal.source import (
     Clip,
     ClipEnded,
     ClipFailed,

@@ -19,25 +19,26 @@ import trio
 from trio_reactor.channel import Publisher
 from trio_reactor.errors import Expired, Lost, Overflow, ReactorError, is_expected
 from trio_reactor.owner import Attempt, Owner
-from trio_reactor.world import World
-
-from . import events, phases, policy
-from .announcer import Announcer
-from .clips import Unfinished
-from .errors import OpenFailed, RouteChanged, refusal, sole
-from .handoff import BoundaryFacts
-from .lineup import Lineup, Trace
-from .media import MediaOutput
-from .options import RenewalOptions
-from .proof import cleanup_of, not_opened
-from .settings import Setting
-from .slot import Slot
-from .source import (
+from trio_reactor.renewal import events, policy
+from trio_reactor.renewal.errors import OpenFailed, RouteChanged, refusal, sole
+from trio_reactor.renewal.media.output import MediaOutput
+from trio_reactor.renewal.options import RenewalOptions
+from trio_reactor.renewal.policy import phases
+from trio_reactor.renewal.policy.handoff import BoundaryFacts
+from trio_reactor.renewal.slot.clips import Unfinished
+from trio_reactor.renewal.slot.settings import Setting
+from trio_reactor.renewal.slot.slot import Slot
+from trio_reactor.renewal.source import (
     Source,
     SourceEvent,
     SourceOpener,
 )
-from .summary import CleanupLedger
+from trio_reactor.renewal.summary import CleanupLedger
+from trio_reactor.world import World
+
+from .announcer import Announcer
+from .lineup import Lineup, Trace
+from .proof import cleanup_of, not_opened
 from .tally import FailureTally
 from .upkeep import Upkeep, defects_are_terminal
 

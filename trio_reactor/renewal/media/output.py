@@ -33,10 +33,10 @@ from trio.lowlevel import (
 )
 
 from trio_reactor.errors import Busy, Closed, Failed, Overflow
+from trio_reactor.renewal.options import RenewalOptions
+from trio_reactor.renewal.source import AudioFrame, VideoFrame
 
 from .losses import LossesUnknown, LossLedger
-from .options import RenewalOptions
-from .source import AudioFrame, VideoFrame
 
 __all__ = [
     "LossLedger",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import final
 
-from .errors import SourcesExhausted, refusal
-from .failures import FailureCount, pause
-from .lifespan import Lifespan
-from .options import RenewalOptions
+from trio_reactor.renewal.errors import SourcesExhausted, refusal
+from trio_reactor.renewal.options import RenewalOptions
+from trio_reactor.renewal.policy.failures import FailureCount, pause
+from trio_reactor.renewal.policy.lifespan import Lifespan
 
 __all__ = ["FailureTally"]
 

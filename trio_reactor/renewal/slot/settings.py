@@ -9,8 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar, final
 import trio
 
 from trio_reactor.errors import ReactorError, Refused
-
-from .source import Playable
+from trio_reactor.renewal.source import Playable
 
 __all__ = ["Applied", "Setting", "Wanted", "is_refusal"]
 
