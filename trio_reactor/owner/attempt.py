@@ -20,6 +20,7 @@ and the moment it is shielded, and carries the budget of leaving as its deadline
 
 from __future__ import annotations
 
+import contextlib
 import math
 import types
 from collections.abc import Awaitable, Callable
@@ -260,7 +261,8 @@ class Attempt(Generic[T_co]):
         try:
             self._end(failure)
         finally:
-            del failure  # its traceback may hold this frame
+            # Its traceback may hold this frame; since Python 3.12 also by way of those we called.
+            del failure, self
 
     @disable_ki_protection
     async def _live(self) -> None:
@@ -516,6 +518,8 @@ def _forget_us(failure: BaseException) -> None:
     """
     traceback = failure.__traceback__
     while traceback is not None and traceback.tb_frame.f_code in _OURS:
+        with contextlib.suppress(RuntimeError):  # the one that is still running
+            traceback.tb_frame.clear()
         traceback = traceback.tb_next
     if traceback is not None:
         failure.__traceback__ = traceback
