@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import trio
+from broken_line import Line
+from websocket_story import film, scene
+
+from examples.film_server.options import FilmServerOptions
+from examples.film_server.server import FilmServer
 from trio_reactor.renewal import ClipRequest, OpenFailed
 from trio_reactor.renewal.conformance import Length, Rig
 from trio_reactor.renewal.simulation import SimulatedProvider, SimulatedSource, SimulationOptions
 from trio_reactor.renewal.source import Source, SourceOpener
+from trio_reactor.renewal.websocket import WebSocketOptions, websocket_source
+from trio_reactor.renewal.websocket.wire import CloseCode
 from trio_reactor.testing import Faults, Never, Plan
 from trio_reactor.world import SeededWorld
 
@@ -75,3 +83,57 @@ class ExclusiveRig(SimulationRig):
 @asynccontextmanager
 async def simulation(kind: type[SimulationRig] = SimulationRig) -> AsyncGenerator[SimulationRig]:
     yield kind()
+
+
+class WebSocketRig(Rig):
+    """A film server in this process, at the end of a line that can be cut."""
+
+    name = "the WebSocket source"
+    capabilities = frozenset({"playable", "reconnectable", "mortal"})
+    quiet = 0.05
+
+    def __init__(self, server: FilmServer, line: Line, port: int) -> None:
+        self._server = server
+        self._line = line
+        self._opener = websocket_source(
+            f"ws://127.0.0.1:{port}/film",
+            options=WebSocketOptions(
+                open_timeout=2.0, reply_timeout=2.0, terminate_timeout=0.5, close_timeout=0.5
+            ),
+        )
+
+    @property
+    def opener(self) -> SourceOpener:
+        return self._opener
+
+    def allocated(self) -> int:
+        return len(self._server.statistics().sessions)
+
+    def request(self, length: Length, /) -> ClipRequest:
+        return scene(0, 5 if length == "short" else 100)
+
+    def refused(self) -> ClipRequest:
+        return scene(0, 0)
+
+    async def break_connection(self, source: Source, /) -> None:
+        self._line.cut()
+
+    async def end(self, source: Source, /) -> None:
+        for session in self._server._sessions.values():
+            if session.id == source.id:
+                session.end(CloseCode.GOING_AWAY, "enough")
+
+    async def fall_silent(self) -> None:
+        self._line.silent = True
+
+    async def refuse_opens(self) -> None:
+        self._line.down = True
+
+
+@asynccontextmanager
+async def film_server() -> AsyncGenerator[WebSocketRig]:
+    async with trio.open_nursery() as nursery:
+        server = FilmServer(film(), FilmServerOptions(build_time=0.0, grace=1.0, lifetime=30.0))
+        line = Line(await nursery.start(server.serve))
+        yield WebSocketRig(server, line, await nursery.start(line.serve))
+        nursery.cancel_scope.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
@@ -164,10 +165,8 @@ class Swallowing(MutantRig):
     @asynccontextmanager
     async def open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
         async with super().open(predecessor) as source:
-            try:
+            with contextlib.suppress(Exception):
                 yield source
-            except Exception:  # noqa: BLE001 - the mutation
-                pass
 
 
 class Cut(MutantRig):
@@ -244,9 +243,7 @@ class Boasting(Good):
 
     async def close(self) -> Cleanup:
         await trio.lowlevel.checkpoint()
-        return Cleanup.of(
-            self.id, allocation="owned", termination="confirmed", connection="closed"
-        )
+        return Cleanup.of(self.id, allocation="owned", termination="confirmed", connection="closed")
 
 
 class Fickle(Good):
@@ -580,7 +577,7 @@ class SlowToReconnect(Good):
         await self.inner.reconnect()
 
 
-MUTANTS: dict[str, type[MutantRig] | type[Good]] = {
+MUTANTS: dict[str, type[MutantRig | Good]] = {
     "it has exactly the capabilities that are expected of it": Bare,
     "its identity is a string of 1 to 1,024 characters, and stays the same": Shifty,
     "its lifetime is None or a finite number of seconds, more than 0": Endless,
@@ -610,7 +607,7 @@ MUTANTS: dict[str, type[MutantRig] | type[Good]] = {
     "a second attach takes the events over from the first": Spreading,
     "a request is answered with the identity of a clip that the state has": Mumbling,
     "two requests side by side give two clips": Muddled,
-    "the commit of a request is called once, in the task that asked": Stuttering,
+    "the commit of a request is called once": Stuttering,
     "a request whose commit raises is not sent, and what was raised comes out": Rash,
     "a request that is cancelled before its commit is not sent": Rash,
     "the position of a request is passed on as it is": Queueing,
@@ -639,7 +636,7 @@ MUTANTS: dict[str, type[MutantRig] | type[Good]] = {
 }
 
 
-def rig_of(mutant: type[MutantRig] | type[Good]) -> MutantRig:
+def rig_of(mutant: type[MutantRig | Good]) -> MutantRig:
     if issubclass(mutant, MutantRig):
         return mutant()
 

@@ -1,4 +1,4 @@
-'''A suite that a source of your own has to pass, under any test runner or none.
+"""A suite that a source of your own has to pass, under any test runner or none.
 
 Say how the other side of your source is reached, and what can be made to happen to it, by
 subclassing `Rig`.  Then run the cases that apply, each at a rig of its own, with pytest:
@@ -22,7 +22,7 @@ A case is a rule with a sentence for a name.  What breaks it raises `Nonconformi
 
 The clock may be a virtual one, where time costs nothing, or the real one: a rig says how long what
 has to happen is awaited (`patience`), and how long what must not happen is (`quiet`).
-'''
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ class Case(msgspec.Struct, frozen=True):
             with trio.move_on_after(BUDGET * rig.patience) as budget:
                 await self.body(trial)
         except Exception as failure:
-            found = next((leaf for leaf in leaves(failure) if isinstance(leaf, Nonconforming)), None)
+            found = next(
+                (leaf for leaf in leaves(failure) if isinstance(leaf, Nonconforming)), None
+            )
             if found is failure:
                 raise
             if found is not None:

@@ -86,7 +86,7 @@ async def _without(trial: Trial) -> None:
             trial.fail("took a request although its connection was lost")
         trial.require(
             outcome == "not-submitted" and not committed,
-            f"had no connection, and said that a request is {outcome}",
+            f"had no connection, called a commit {len(committed)} times, and said {outcome}",
         )
 
 
@@ -113,7 +113,7 @@ async def _new_sinks(trial: Trial) -> None:
         async with trial.listening() as (source, old):
             await source.set_autoplay(True)
             playing = await trial.enqueue(source, "long")
-            await trial.heard(old, lambda: old.started(playing), "did not start a clip")
+            await trial.started(old, playing)
             await _make_again(trial, source, broken=broken)
             amount = old.amount
             new = Ears()
@@ -123,7 +123,7 @@ async def _new_sinks(trial: Trial) -> None:
             await source.pause_and_stop()
             await source.set_autoplay(True)
             clip = await trial.enqueue(source)
-            await trial.heard(new, lambda: new.over(clip), "did not tell the end of a clip")
+            await trial.over(new, clip)
             trial.require(new.pictures, "put no frames into the new sink after a reconnect")
             trial.require(old.amount == amount, "put something into an old sink after a reconnect")
             for told in (old.events_lost, old.media_lost):
@@ -154,7 +154,7 @@ async def _generation(trial: Trial) -> None:
                 await old.aclose()
             await source.set_autoplay(True)
             clip = await trial.enqueue(source)
-            await trial.heard(second, lambda: second.over(clip), "did not tell the end of a clip")
+            await trial.over(second, clip)
             trial.require(second.pictures, "ended the new media generation with the old one")
 
 

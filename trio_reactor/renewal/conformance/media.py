@@ -46,7 +46,7 @@ async def _pictures(trial: Trial) -> None:
         checked(trial, media)
         await source.set_autoplay(True)
         clip = await trial.enqueue(source)
-        await trial.heard(ears, lambda: ears.over(clip), "did not tell the end of a clip")
+        await trial.over(ears, clip)
         await trial.quiet()
         end = next(each for each in ears.told if isinstance(each, ClipEnded))
         came = [frame for frame in ears.pictures if frame.clip == clip]
@@ -87,7 +87,7 @@ async def _taken_over(trial: Trial) -> None:
         amount = first.amount
         await source.set_autoplay(True)
         clip = await trial.enqueue(source)
-        await trial.heard(second, lambda: second.over(clip), "did not tell the end of a clip")
+        await trial.over(second, clip)
         trial.require(first.amount == amount, "put frames into the sink of an old generation")
         trial.require(second.pictures, "put no frames into the sink of the new generation")
 
@@ -102,7 +102,7 @@ async def _ended(trial: Trial) -> None:
         amount = len(ears.pictures), len(ears.sounds)
         await source.set_autoplay(True)
         clip = await trial.enqueue(source)
-        await trial.heard(ears, lambda: ears.over(clip), "did not tell the end of a clip")
+        await trial.over(ears, clip)
         await trial.quiet()
         came = len(ears.pictures), len(ears.sounds)
         trial.require(came == amount, "put frames into the sink of a generation that had ended")
@@ -119,7 +119,7 @@ async def _old_ended(trial: Trial) -> None:
         await old.aclose()
         await source.set_autoplay(True)
         clip = await trial.enqueue(source)
-        await trial.heard(second, lambda: second.over(clip), "did not tell the end of a clip")
+        await trial.over(second, clip)
         await trial.quiet()
         trial.require(second.pictures, "ended the new media generation with the old one")
 
@@ -131,7 +131,7 @@ async def _losses(trial: Trial) -> None:
         first = losses(trial, media, "at the start")
         await source.set_autoplay(True)
         clip = await trial.enqueue(source)
-        await trial.heard(ears, lambda: ears.over(clip), "did not tell the end of a clip")
+        await trial.over(ears, clip)
         second = losses(trial, media, "after a clip")
         trial.require(
             second.frames >= first.frames and second.samples >= first.samples,
@@ -144,7 +144,7 @@ async def _closed(trial: Trial) -> None:
     async with trial.listening() as (source, ears):
         await source.set_autoplay(True)
         clip = await trial.enqueue(source, "long")
-        await trial.heard(ears, lambda: ears.started(clip), "did not start a clip")
+        await trial.started(ears, clip)
         await trial.enqueue(source)
         await trial.close(source)
         closed = ears.amount

@@ -156,10 +156,22 @@ class Trial:
             while not fact():
                 await ears.changed.wait()
 
+    async def ready(self, ears: Ears, clip: str) -> None:
+        """Wait until a clip could be played."""
+        await self.heard(ears, lambda: ears.ready(clip), "did not tell that a clip is ready")
+
+    async def started(self, ears: Ears, clip: str) -> None:
+        """Wait until a clip is on air."""
+        await self.heard(ears, lambda: ears.started(clip), "did not start a clip")
+
+    async def over(self, ears: Ears, clip: str) -> None:
+        """Wait until a clip is over."""
+        await self.heard(ears, lambda: ears.over(clip), "did not tell the end of a clip")
+
     async def until_allocated(self, count: int, after: str) -> None:
         """Wait until the other side has this many sessions."""
         with trio.move_on_after(self.rig.patience):
-            while self.rig.allocated() != count:
+            while self.rig.allocated() != count:  # noqa: ASYNC110 - the other side sets no event
                 await trio.sleep(_LOOK_AGAIN)
         found = self.rig.allocated()
         self.require(found == count, f"has {found} allocated instead of {count} {after}")
