@@ -10,6 +10,7 @@ import trio
 from trio_reactor.errors import leaves
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.policy.lifespan import lifetime_fault
+from trio_reactor.renewal.slot.validity import MAX_IDENTITY
 from trio_reactor.renewal.source import (
     Exclusive,
     Mortal,
@@ -24,10 +25,7 @@ from trio_reactor.testing.cancellation import cancel_at
 from .case import Register
 from .trial import Trial
 
-__all__ = ["LIFE", "MAX_IDENTITY", "MAX_STEPS"]
-
-MAX_IDENTITY: Final = 1024
-"""The longest identity of a source or a clip, in characters."""
+__all__ = ["LIFE", "MAX_STEPS"]
 
 MAX_STEPS: Final = 500
 """At how many checkpoints of one call it is cancelled at most."""

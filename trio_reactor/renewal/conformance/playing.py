@@ -7,6 +7,7 @@ from typing import Final, cast
 import trio
 
 from trio_reactor.errors import Refused, leaves
+from trio_reactor.renewal.slot.validity import MAX_IDENTITY
 from trio_reactor.renewal.source import (
     Clip,
     ClipEnded,
@@ -19,7 +20,7 @@ from trio_reactor.testing.cancellation import cancel_at
 
 from .case import Register
 from .ears import Ears, follow, heard_of
-from .life import MAX_IDENTITY, MAX_STEPS
+from .life import MAX_STEPS
 from .trial import Trial
 
 __all__ = ["PLAYING"]
