@@ -18,7 +18,6 @@ from trio_reactor.renewal.source import (
     ClipStarted,
     ClipUpdated,
     GoingAway,
-    SourceEvent,
     SourceState,
     VideoFrame,
 )
@@ -58,7 +57,7 @@ def event_fault(event: object) -> str | None:
         )
     if not isinstance(event, ClipUpdated | ClipStarted | ClipEnded | ClipFailed):
         return f"told a {type(event).__name__}, which is no event"
-    fault = _fault(event, SourceEvent)
+    fault = _fault(event, type(event))
     if fault is not None:
         return f"told a {type(event).__name__} that makes no sense: {fault}"
     if isinstance(event, ClipUpdated):
