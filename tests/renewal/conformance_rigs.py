@@ -11,6 +11,8 @@ from websocket_story import film, scene
 
 from examples.film_server.options import FilmServerOptions
 from examples.film_server.server import FilmServer
+from examples.line_source.server import LineServer
+from examples.line_source.source import line_source
 from trio_reactor.renewal import ClipRequest, OpenFailed
 from trio_reactor.renewal.conformance import Length, Rig
 from trio_reactor.renewal.simulation import SimulatedProvider, SimulatedSource, SimulationOptions
@@ -136,4 +138,51 @@ async def film_server() -> AsyncGenerator[WebSocketRig]:
         server = FilmServer(film(), FilmServerOptions(build_time=0.0, grace=1.0, lifetime=30.0))
         line = Line(await nursery.start(server.serve))
         yield WebSocketRig(server, line, await nursery.start(line.serve))
+        nursery.cancel_scope.cancel()
+
+
+class LineRig(Rig):
+    """The service that speaks in lines, at the end of a line that can be cut."""
+
+    name = "the line source"
+    capabilities = frozenset({"playable", "mortal"})
+    quiet = 0.05
+
+    def __init__(self, server: LineServer, line: Line, port: int) -> None:
+        self._server = server
+        self._line = line
+        self._opener = line_source("127.0.0.1", port, close_timeout=0.3)
+
+    @property
+    def opener(self) -> SourceOpener:
+        return self._opener
+
+    def allocated(self) -> int:
+        return len(self._server.sessions)
+
+    def request(self, length: Length, /) -> ClipRequest:
+        return ClipRequest({"frames": 5 if length == "short" else 500})
+
+    def refused(self) -> ClipRequest:
+        return ClipRequest({"frames": 0})
+
+    async def break_connection(self, source: Source, /) -> None:
+        self._line.cut()
+
+    async def end(self, source: Source, /) -> None:
+        self._server.end(source.id)
+
+    async def fall_silent(self) -> None:
+        self._line.silent = True
+
+    async def refuse_opens(self) -> None:
+        self._line.down = True
+
+
+@asynccontextmanager
+async def line_server() -> AsyncGenerator[LineRig]:
+    async with trio.open_nursery() as nursery:
+        server = LineServer()
+        line = Line(await nursery.start(server.serve))
+        yield LineRig(server, line, await nursery.start(line.serve))
         nursery.cancel_scope.cancel()

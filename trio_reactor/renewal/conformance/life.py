@@ -23,6 +23,7 @@ from trio_reactor.renewal.source import (
 from trio_reactor.testing.cancellation import cancel_at
 
 from .case import Register
+from .rig import Capability
 from .trial import Trial
 
 __all__ = ["LIFE", "MAX_STEPS"]
@@ -39,7 +40,7 @@ class _Interrupted(Exception):
 
 @LIFE.case("it has exactly the capabilities that are expected of it")
 async def _capabilities(trial: Trial) -> None:
-    protocols = {
+    protocols: dict[Capability, type] = {
         "playable": Playable,
         "reconnectable": Reconnectable,
         "exclusive": Exclusive,
@@ -47,7 +48,7 @@ async def _capabilities(trial: Trial) -> None:
         "mortal": Mortal,
     }
     async with trial.opened() as source:
-        trial.require(isinstance(source, Source), "is not a Source")
+        trial.require(isinstance(cast("object", source), Source), "is not a Source")
         found = {name for name, protocol in protocols.items() if isinstance(source, protocol)}
         expected = trial.rig.capabilities
         trial.require(found == expected, f"is {sorted(found)} instead of {sorted(expected)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 import trio
@@ -21,7 +22,7 @@ from trio_reactor.testing.cancellation import cancel_at
 from .case import Register
 from .ears import Ears, follow, heard_of
 from .life import MAX_STEPS
-from .trial import Trial
+from .trial import Trial, uncommitted
 
 __all__ = ["PLAYING"]
 
@@ -289,9 +290,9 @@ async def _canvas(trial: Trial) -> None:
 async def _refused(trial: Trial) -> None:
     async with trial.playing() as source:
         clip = await trial.enqueue(source)
-        calls = {
+        calls: dict[str, Callable[[], Awaitable[object]]] = {
             "to queue what cannot be": lambda: source.enqueue(
-                trial.rig.refused(), commit=lambda: None
+                trial.rig.refused(), commit=uncommitted
             ),
             "to remove an unknown clip": lambda: source.remove("no such clip"),
             "to move an unknown clip": lambda: source.move("no such clip", 0),

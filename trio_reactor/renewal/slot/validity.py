@@ -5,7 +5,7 @@ Pure.  Each function tells the fault in words, or `None`; who asks says which so
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -39,8 +39,6 @@ MAX_IDENTITY: Final = 1024
 
 MAX_RESUMPTION: Final = 65_536
 """The longest handle to resume from, in characters."""
-
-S = TypeVar("S", bound=msgspec.Struct)
 
 _BYTES: Final = (bytes, bytearray, memoryview)
 
@@ -134,7 +132,7 @@ def audio_fault(frame: object) -> str | None:
     return _belongs_fault(frame.clip)
 
 
-def _fault(value: S, kind: Any) -> str | None:  # a union is no type of its own
+def _fault(value: msgspec.Struct, kind: type[msgspec.Struct]) -> str | None:
     """What is wrong with the fields of a record: there is no check when it is made."""
     try:
         msgspec.convert(msgspec.to_builtins(value), kind)
@@ -163,7 +161,7 @@ def _is_content(content: object) -> bool:
     if not isinstance(content, _BYTES):
         return False
     try:
-        len(content)
+        len(cast("bytes", content))
     except ValueError:  # a view that was released
         return False
     return True
