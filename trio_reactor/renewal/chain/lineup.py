@@ -196,7 +196,7 @@ class Lineup:
         resumption = None
         if slot.resumable is not None and not self._owner.stopping.is_set:
             with defects_are_terminal(self._owner), contextlib.suppress(*EXPECTED):
-                resumption = slot.resumable.resumption
+                resumption = slot.resumption()
         return Trace(slot.ref, slot.age_at_end, resumption)
 
     def let_go(self, slot: Slot, occurrence: phases.Occurrence) -> None:

@@ -8,7 +8,7 @@ never reported as zero.
 
 from __future__ import annotations
 
-from typing import final
+from typing import cast, final
 
 from trio_reactor.errors import EXPECTED, ReactorError
 from trio_reactor.events import FailureRecord
@@ -96,14 +96,14 @@ class LossLedger:
             return self._retired
         assert self._baseline is not None  # noqa: S101 - else it is unknown
         try:
-            now = self._media.losses()
+            now = _told(self._media)
         except EXPECTED as failure:
             raise LossesUnknown("the source on air cannot tell its losses") from failure
         return _sum(self._retired, _since(self._baseline, now))
 
     def _read(self, media: Media) -> MediaLosses | None:
         try:
-            return media.losses()
+            return _told(media)
         except BaseException as failure:
             # Whatever it was, what this generation lost is not known from here on.
             self._forget(failure)
@@ -114,6 +114,17 @@ class LossLedger:
     def _forget(self, failure: BaseException) -> None:
         self._unknown = FailureRecord.of(failure)
         self._feed = None
+
+
+def _told(media: Media) -> MediaLosses:
+    lost = cast("object", media.losses())  # an adapter may answer anything
+    if isinstance(lost, MediaLosses) and _is_count(lost.frames) and _is_count(lost.samples):
+        return lost
+    raise LossesUnknown("a source tells losses that are no numbers")
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _sum(one: MediaLosses, other: MediaLosses) -> MediaLosses:

@@ -17,6 +17,8 @@ from trio_reactor.renewal.errors import ContractBroken
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.source import Media, Source
 
+from .validity import cleanup_fault
+
 if TYPE_CHECKING:
     from .slot import Slot
 
@@ -56,9 +58,10 @@ async def _close(slot: Slot, source: Source) -> Cleanup:
         if not is_expected(failure):
             slot.host.slot_failed(slot, failure)
         return _unproven(slot, failure)
-    if isinstance(cleanup, Cleanup):
-        return cleanup
-    return _unproven(slot, ContractBroken(f"source {slot.incarnation} closed without any evidence"))
+    fault = cleanup_fault(cleanup, slot.identity)
+    if fault is None:
+        return cast("Cleanup", cleanup)
+    return _unproven(slot, ContractBroken(f"source {slot.incarnation} {fault}"))
 
 
 async def account(slot: Slot, *, keep: Media | None = None) -> None:

@@ -49,14 +49,12 @@ from .leaving import account, leave
 from .recovery import Recovery
 from .settings import Applied
 from .sinks import SlotEvents, SlotFrames
+from .validity import MAX_IDENTITY, generation_fault, resumption_fault, state_fault
 
 if TYPE_CHECKING:
     from trio_reactor.renewal.engine.dispatch import Dispatch
 
 __all__ = ["MAX_EARLY", "MAX_IDENTITY", "Slot"]
-
-MAX_IDENTITY: Final = 1024
-"""The longest identity of a source or clip, in characters."""
 
 MAX_EARLY: Final = 256
 """How many events a source may push while it is set up."""
@@ -253,6 +251,21 @@ class Slot:
         if self.attempt is not None:
             self.attempt.request_retire()
 
+    def resumption(self) -> str | None:
+        """What its source leaves to be resumed from, if it is what that must be.
+
+        What is not is kept as a failure with the evidence of its end.
+
+        Raises:
+            BaseException: What the source raised.
+        """
+        handle = None if self.resumable is None else cast("object", self.resumable.resumption)
+        fault = resumption_fault(handle)
+        if fault is None:
+            return cast("str | None", handle)
+        self.add_failure(self._contract_broken(fault))
+        return None
+
     def early(self) -> list[SourceEvent]:
         """What its source told while it was set up, once."""
         told = list(self._early)
@@ -313,7 +326,13 @@ class Slot:
             raise OpenFailed(f"source {self.incarnation}: {fault}")
         self.source, self.identity, self.lifetime = source, identity, lifetime
         # Once: before Python 3.12 `isinstance` evaluates every property that a protocol names.
-        self.exclusive = isinstance(source, Exclusive) and source.exclusive
+        exclusive = cast("object", isinstance(source, Exclusive) and source.exclusive)
+        if not isinstance(exclusive, bool):
+            raise OpenFailed(
+                f"source {self.incarnation} says a {type(exclusive).__name__}, not whether it is "
+                "exclusive"
+            )
+        self.exclusive = exclusive
         self.playable = source if isinstance(source, Playable) else None
         self.reconnectable = source if isinstance(source, Reconnectable) else None
         self.resumable = _resumable(source)
@@ -325,18 +344,23 @@ class Slot:
         """Begin a generation of events and one of media.  What was known and is gone is lost."""
         events, frames = self._events.advance(), self._frames.advance()
         self._broken = None
-        state = await source.attach(SlotEvents(self, events))
-        if events.live:
-            self._refresh(state)
+        sink = SlotEvents(self, events)
+        try:
+            state = await source.attach(sink)
+            if events.live:
+                self._refresh(state)
+        finally:
+            sink.release()
         applied = self.applied = Applied(source, self.host, lambda: self.host.on_air is self)
         await applied.tell_canvas()
         media = await source.open_media(SlotFrames(self, frames))
+        if not hasattr(media, "aclose"):
+            raise self._contract_broken(f"gave a {type(media).__name__} for its media")
         self.unclosed.append(media)  # also one that is not what it must be
         generation = media.generation
-        if self.generation is not None and generation <= self.generation:
-            raise ContractBroken(
-                f"source {self.incarnation}: media generation {generation} does not rise"
-            )
+        fault = generation_fault(generation, self.generation)
+        if fault is not None:
+            raise self._contract_broken(fault)
         if frames.live:
             self.media, self.generation = media, generation
             # Before they are asked to end: what they lost is not to be told by what has ended.
@@ -349,16 +373,28 @@ class Slot:
         self.check_whole()
 
     def check_whole(self) -> None:
-        """Raise `Lost` if its newest connection was lost while it was set up."""
+        """Raise `Lost` if its newest connection was lost while it was set up.
+
+        Raises:
+            Lost: It was.
+            ContractBroken: It did what it must not.
+        """
         if self._broken is not None:
             why, cause = self._broken
+            if isinstance(cause, ContractBroken):
+                raise cause  # which names what it did
             raise Lost(f"source {self.incarnation} was lost while it was set up: {why}") from cause
 
+    def _contract_broken(self, did: str) -> ContractBroken:
+        return ContractBroken(f"source {self.incarnation} {did}")
+
     def _too_many_clips(self) -> ContractBroken:
-        bound = self.host.options.max_clips
-        return ContractBroken(f"source {self.incarnation} has more than {bound} clips")
+        return self._contract_broken(f"has more than {self.host.options.max_clips} clips")
 
     def _refresh(self, state: SourceState) -> None:
+        fault = state_fault(state)
+        if fault is not None:
+            raise self._contract_broken(fault)
         if len(state.clips) > self.host.options.max_clips:
             raise self._too_many_clips()
         for lost in self.book.refresh(state, self.host.world.clock()):
@@ -404,6 +440,10 @@ class Slot:
             self._broken = (why, cause)
         self.host.slot_lost(self, why, cause)
 
+    def distrust(self, did: str) -> None:
+        """Hear that it has done what a source must not."""
+        self.broke("contract-broken", self._contract_broken(did))
+
     def took(self, event: SourceEvent) -> None:
         """Take an event of the source's."""
         if isinstance(event, GoingAway):
@@ -423,10 +463,7 @@ class Slot:
         elif len(self._early) < MAX_EARLY:
             self._early.append(event)
         else:
-            self.broke(
-                "contract-broken",
-                ContractBroken(f"source {self.incarnation} told too much while it was set up"),
-            )
+            self.distrust("told too much while it was set up")
 
 
 def _resumable(source: Source) -> Resumable | None:

@@ -1,0 +1,24 @@
+"""The simulated source keeps every rule that a source has to keep."""
+
+from __future__ import annotations
+
+import pytest
+from conformance_rigs import ExclusiveRig, SimulationRig, simulation
+
+from trio_reactor.renewal.conformance import CASES, Case, cases
+
+
+@pytest.mark.parametrize("case", cases(SimulationRig), ids=str)
+async def test_the_simulated_source_conforms(autojump_clock: object, case: Case) -> None:
+    async with simulation() as rig:
+        await case.run(rig)
+
+
+@pytest.mark.parametrize("case", cases(ExclusiveRig), ids=str)
+async def test_the_exclusive_simulated_source_conforms(autojump_clock: object, case: Case) -> None:
+    async with simulation(ExclusiveRig) as rig:
+        await case.run(rig)
+
+
+def test_between_them_they_meet_every_case() -> None:
+    assert {*cases(SimulationRig), *cases(ExclusiveRig)} == set(CASES)

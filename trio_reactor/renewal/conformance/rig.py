@@ -1,0 +1,91 @@
+"""What the author of a source supplies: the other side, and ways to make things happen to it.
+
+Subclass `Rig`, and override what can be caused.  A case that needs what is not overridden does not
+apply, and `cases` leaves it out: the more a rig can cause, the more is tested.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+from trio_reactor.renewal.source import ClipRequest, Source, SourceOpener
+
+__all__ = ["Capability", "Cause", "Length", "Rig", "causes_of"]
+
+Capability: TypeAlias = Literal["playable", "reconnectable", "exclusive", "resumable", "mortal"]
+"""What a source can beside living and being closed; each is a protocol of the same name."""
+
+Cause: TypeAlias = Literal["break_connection", "end", "fall_silent", "refuse_opens", "refused"]
+"""What a rig may be able to cause; each is a method of the same name."""
+
+Length: TypeAlias = Literal["short", "long"]
+
+
+class Rig(ABC):
+    """The other side of the source under test, fresh for each case.
+
+    Nothing must be allocated at the other side when a case begins.
+    """
+
+    name: ClassVar[str]
+    """What the source is called in messages."""
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    """What the source is expected to be able to do: exactly that."""
+
+    patience: float = 5.0
+    """Seconds after which something that has to happen is not awaited any longer.  Each budget that
+    the source has of its own must be shorter.  On a virtual clock it costs nothing."""
+
+    quiet: float = 0.1
+    """Seconds during which nothing must happen, where that is what is required.  On a real clock
+    they are waited for, several times."""
+
+    prompt: float = 1.0
+    """Seconds within which what was cancelled has to have left."""
+
+    @property
+    @abstractmethod
+    def opener(self) -> SourceOpener:
+        """Opens a source at this other side."""
+        ...
+
+    @abstractmethod
+    def allocated(self) -> int:
+        """How many sessions, or whatever a source allocates, the other side has at this moment."""
+        ...
+
+    def request(self, length: Length, /) -> ClipRequest:
+        """A request for a clip that can be played; asked for if the source is `playable`.
+
+        A short one is over well within `patience`.  A long one is still playing after several times
+        `quiet`; it is never waited for.
+        """
+        raise NotImplementedError
+
+    def refused(self) -> ClipRequest:
+        """A request that the other side refuses."""
+        raise NotImplementedError
+
+    async def break_connection(self, source: Source, /) -> None:
+        """Break the connection of a source, and leave its session alone."""
+        raise NotImplementedError
+
+    async def end(self, source: Source, /) -> None:
+        """End the session of a source from the other side."""
+        raise NotImplementedError
+
+    async def fall_silent(self) -> None:
+        """From now on take everything, opens too, and answer nothing."""
+        raise NotImplementedError
+
+    async def refuse_opens(self) -> None:
+        """From now on refuse every open."""
+        raise NotImplementedError
+
+
+def causes_of(kind: type[Rig]) -> frozenset[Cause]:
+    """What rigs of this kind can cause: the methods that they override."""
+    causes: tuple[Cause, ...] = get_args(Cause)
+    return frozenset(cause for cause in causes if getattr(kind, cause) is not getattr(Rig, cause))

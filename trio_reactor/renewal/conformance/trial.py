@@ -1,0 +1,195 @@
+"""A case under way: opens the source under test, waits for facts, and says what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from typing import Final, NoReturn, cast, final
+
+import trio
+
+from trio_reactor.errors import is_expected
+from trio_reactor.renewal.source import (
+    Commit,
+    Playable,
+    Predecessor,
+    Reconnectable,
+    Source,
+)
+
+from .ears import Ears
+from .rig import Length, Rig
+
+__all__ = ["Nonconforming", "Trial", "uncommitted"]
+
+_LOOK_AGAIN: Final = 0.005
+"""Seconds between two looks at what the other side has, which does not say when that changes."""
+
+
+class Nonconforming(AssertionError):
+    """A source does not keep a rule.
+
+    Args:
+        source: Which: the name of its rig, and its identity if it has one.
+        did: What it did.
+        required: The rule.
+    """
+
+    def __init__(self, source: str, did: str, required: str) -> None:
+        super().__init__(f"{source} {did}; required: {required}")
+        self.source = source
+        self.did = did
+        self.required = required
+
+
+def uncommitted() -> None:
+    """Let a request leave, and do nothing about it."""
+
+
+@final
+class Trial:
+    """What the body of a case works with.
+
+    Args:
+        rig: The other side.
+        required: The rule that is tested.
+    """
+
+    def __init__(self, rig: Rig, required: str) -> None:
+        self.rig = rig
+        self._required = required
+        self._identity: str | None = None
+
+    # ---------------------------------------------------------------------------- what is wrong
+
+    def broken(self, did: str) -> Nonconforming:
+        """The failure that says what the source did."""
+        name = self.rig.name if self._identity is None else f"{self.rig.name} {self._identity!r}"
+        return Nonconforming(name, did, self._required)
+
+    def fail(self, did: str) -> NoReturn:
+        """Raise what says what the source did."""
+        raise self.broken(did)
+
+    def require(self, holds: object, did: str) -> None:
+        """Raise what says what the source did, unless this holds."""
+        if not holds:
+            self.fail(did)
+
+    def require_expected(self, failure: BaseException, doing: str) -> None:
+        """Raise unless a failure is one that an adapter may raise."""
+        if not is_expected(failure):
+            raise self.broken(f"raised {failure!r}, a defect, {doing}") from failure
+
+    # ------------------------------------------------------------------------------ the source
+
+    @contextlib.asynccontextmanager
+    async def opened(self, predecessor: Predecessor | None = None) -> AsyncGenerator[Source]:
+        """A source, open, and left after the block."""
+        manager = self.rig.opener(predecessor or Predecessor())
+        with trio.CancelScope() as scope:
+            scope.deadline = trio.current_time() + self.rig.patience
+            async with manager as source:
+                scope.deadline = float("inf")
+                identity = cast("object", source.id)
+                self._identity = identity if isinstance(identity, str) else repr(identity)
+                yield source
+        if scope.cancelled_caught:
+            self.fail(f"did not open within {self.rig.patience:g} s")
+
+    @contextlib.asynccontextmanager
+    async def playing(self) -> AsyncGenerator[Playable]:
+        """A source that plays clips."""
+        async with self.opened() as source:
+            if not isinstance(source, Playable):
+                self.fail("is not Playable")
+            yield source
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncGenerator[tuple[Playable, Ears]]:
+        """A source that plays clips, and hears its events and its media from the start."""
+        async with self.playing() as source:
+            ears = Ears()
+            await source.attach(ears.events)
+            await source.open_media(ears.media)
+            yield source, ears
+
+    def reconnectable(self, source: Source) -> Reconnectable:
+        """The source, which can reconnect."""
+        if not isinstance(source, Reconnectable):
+            self.fail("is not Reconnectable")
+        return source
+
+    async def enqueue(
+        self,
+        source: Playable,
+        length: Length = "short",
+        *,
+        position: int | None = None,
+        commit: Commit = uncommitted,
+    ) -> str:
+        """Queue a clip."""
+        return await source.enqueue(self.rig.request(length), position=position, commit=commit)
+
+    async def clips(self, source: Playable) -> list[str]:
+        """The identities of its clips, in playing order."""
+        return [clip.id for clip in (await source.state()).clips]
+
+    async def close(self, source: Source) -> None:
+        """Close it, within patience."""
+        with self.soon("did not close"):
+            await source.close()
+
+    # ------------------------------------------------------------------------- waiting for facts
+
+    @contextlib.contextmanager
+    def soon(self, did_not: str) -> Generator[None]:
+        """A block that has to be over within the rig's patience."""
+        with trio.move_on_after(self.rig.patience) as budget:
+            yield
+        if budget.cancelled_caught:
+            self.fail(f"{did_not} within {self.rig.patience:g} s")
+
+    async def heard(self, ears: Ears, fact: Callable[[], object], did_not: str) -> None:
+        """Wait until the sinks were told what makes this true."""
+        with self.soon(did_not):
+            while not fact():
+                await ears.changed.wait()
+
+    async def ready(self, ears: Ears, clip: str) -> None:
+        """Wait until a clip could be played."""
+        await self.heard(ears, lambda: ears.ready(clip), "did not tell that a clip is ready")
+
+    async def started(self, ears: Ears, clip: str) -> None:
+        """Wait until a clip is on air."""
+        await self.heard(ears, lambda: ears.started(clip), "did not start a clip")
+
+    async def over(self, ears: Ears, clip: str) -> None:
+        """Wait until a clip is over."""
+        await self.heard(ears, lambda: ears.over(clip), "did not tell the end of a clip")
+
+    async def until_allocated(self, count: int, after: str) -> None:
+        """Wait until the other side has this many sessions."""
+        with trio.move_on_after(self.rig.patience):
+            while self.rig.allocated() != count:  # noqa: ASYNC110 - the other side sets no event
+                await trio.sleep(_LOOK_AGAIN)
+        found = self.rig.allocated()
+        self.require(found == count, f"has {found} allocated instead of {count} {after}")
+
+    async def quiet(self) -> None:
+        """Let the time pass in which nothing must happen."""
+        await trio.sleep(self.rig.quiet)
+
+    async def leaves_promptly(self, call: Callable[[], Awaitable[object]], name: str) -> None:
+        """Call what is not answered, cancel it, and see that it leaves without delay."""
+        before = trio.current_time()
+        with trio.move_on_after(self.rig.quiet):
+            try:
+                await call()
+            except Exception as failure:  # noqa: BLE001 - what may come of it, if it is expected
+                self.require_expected(failure, f"in {name} that was not answered")
+        took = trio.current_time() - before - self.rig.quiet
+        self.require(
+            took <= self.rig.prompt,
+            f"took {took:g} s to leave {name} that was not answered and was cancelled",
+        )

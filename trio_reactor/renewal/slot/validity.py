@@ -1,0 +1,180 @@
+"""What is wrong with what a source says.  An adapter may say anything; nothing is taken unseen.
+
+Pure.  Each function tells the fault in words, or `None`; who asks says which source it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import msgspec
+
+from trio_reactor.renewal.evidence import Cleanup
+from trio_reactor.renewal.source import (
+    AudioFrame,
+    Clip,
+    ClipEnded,
+    ClipFailed,
+    ClipStarted,
+    ClipUpdated,
+    GoingAway,
+    SourceState,
+    VideoFrame,
+)
+
+__all__ = [
+    "MAX_IDENTITY",
+    "MAX_RESUMPTION",
+    "audio_fault",
+    "cleanup_fault",
+    "event_fault",
+    "generation_fault",
+    "resumption_fault",
+    "state_fault",
+    "video_fault",
+]
+
+MAX_IDENTITY: Final = 1024
+"""The longest identity of a source or clip, in characters."""
+
+MAX_RESUMPTION: Final = 65_536
+"""The longest handle to resume from, in characters."""
+
+_BYTES: Final = (bytes, bytearray, memoryview)
+
+
+def event_fault(event: object) -> str | None:
+    """What is wrong with an event.
+
+    A notice of the end is looked at where it is taken, which knows what it would change.
+    """
+    if isinstance(event, GoingAway):
+        reason = cast("object", event.reason)
+        return (
+            None if isinstance(reason, str) else "told that it ends, and a reason that is no text"
+        )
+    if not isinstance(event, ClipUpdated | ClipStarted | ClipEnded | ClipFailed):
+        return f"told a {type(event).__name__}, which is no event"
+    fault = _fault(event, type(event))
+    if fault is not None:
+        return f"told a {type(event).__name__} that makes no sense: {fault}"
+    if isinstance(event, ClipUpdated):
+        return _clip_fault(event.clip)
+    if not 0 < len(event.clip) <= MAX_IDENTITY:
+        return f"told of a clip that has no identity of 1 to {MAX_IDENTITY} characters"
+    frames = None if isinstance(event, ClipFailed) else event.frames
+    return _frames_fault(frames)
+
+
+def state_fault(state: object) -> str | None:
+    """What is wrong with a whole state."""
+    if not isinstance(state, SourceState):
+        return f"gave a {type(state).__name__} for its state"
+    fault = _fault(state, SourceState)
+    if fault is not None:
+        return f"gave a state that makes no sense: {fault}"
+    if len({clip.id for clip in state.clips}) < len(state.clips):
+        return "gave a state that has a clip twice"
+    return next(filter(None, map(_clip_fault, state.clips)), None)
+
+
+def cleanup_fault(cleanup: object, identity: str | None) -> str | None:
+    """What is wrong with the evidence of the end of a source that has this identity."""
+    if not isinstance(cleanup, Cleanup):
+        return "closed without any evidence"
+    fault = _fault(cleanup, Cleanup)
+    if fault is not None:
+        return f"closed with evidence that makes no sense: {fault}"
+    if identity is not None and cleanup.source not in (identity, None):
+        return "closed with evidence of another source"
+    return None
+
+
+def resumption_fault(handle: object) -> str | None:
+    """What is wrong with what a source leaves to be resumed from."""
+    if handle is None or (isinstance(handle, str) and 0 < len(handle) <= MAX_RESUMPTION):
+        return None
+    return f"left a {type(handle).__name__} to resume from, not 1 to {MAX_RESUMPTION} characters"
+
+
+def generation_fault(generation: object, before: int | None) -> str | None:
+    """What is wrong with the number of a media generation that began after this one."""
+    if isinstance(generation, bool) or not isinstance(generation, int):
+        return f"gave a {type(generation).__name__} for the number of a media generation"
+    if abs(generation) >= 2**63:
+        return "gave a media generation of a number that is not one of 64 bits"
+    if before is not None and generation <= before:
+        return f"gave media generation {generation}, which does not rise"
+    return None
+
+
+def video_fault(frame: object) -> str | None:
+    """What is wrong with a picture.  It is looked at, not through: its pixels are its reader's."""
+    if not isinstance(frame, VideoFrame):
+        return f"gave a {type(frame).__name__} for a picture"
+    if not _is_content(frame.data):
+        return "gave a picture without bytes"
+    if not (_is_count(frame.width, 1) and _is_count(frame.height, 1)):
+        return f"gave a picture of {_told(frame.width)} by {_told(frame.height)} pixels"
+    return _belongs_fault(frame.clip)
+
+
+def audio_fault(frame: object) -> str | None:
+    """What is wrong with a run of sound."""
+    if not isinstance(frame, AudioFrame):
+        return f"gave a {type(frame).__name__} for sound"
+    if not _is_content(frame.data):
+        return "gave sound without bytes"
+    if not _is_count(frame.samples, 0):
+        return f"gave sound of {_told(frame.samples)} samples"
+    if not (_is_count(frame.channels, 1) and _is_count(frame.rate, 1)):
+        return f"gave sound of {_told(frame.channels)} channels at {_told(frame.rate)} Hz"
+    return _belongs_fault(frame.clip)
+
+
+def _fault(value: msgspec.Struct, kind: type[msgspec.Struct]) -> str | None:
+    """What is wrong with the fields of a record: there is no check when it is made."""
+    try:
+        msgspec.convert(msgspec.to_builtins(value), kind)
+    except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as fault:
+        return str(fault)
+    return None
+
+
+def _clip_fault(clip: Clip) -> str | None:
+    if not 0 < len(clip.id) <= MAX_IDENTITY:
+        return f"told of a clip that has no identity of 1 to {MAX_IDENTITY} characters"
+    return _frames_fault(clip.frames)
+
+
+def _frames_fault(frames: int | None) -> str | None:
+    if frames is not None and not 0 <= frames < 2**63:
+        return "told of a clip with a number of pictures that is none"
+    return None
+
+
+def _is_count(value: object, least: int) -> bool:
+    return type(value) is int and value >= least
+
+
+def _is_content(content: object) -> bool:
+    if not isinstance(content, _BYTES):
+        return False
+    try:
+        len(cast("bytes", content))
+    except ValueError:  # a view that was released
+        return False
+    return True
+
+
+def _belongs_fault(clip: object) -> str | None:
+    if clip is None or (isinstance(clip, str) and len(clip) <= MAX_IDENTITY):
+        return None
+    return "gave something that belongs to no clip there can be"
+
+
+def _told(value: object) -> str:
+    """A number as it is; of anything else what it is, for it may be as long as it likes."""
+    if isinstance(value, int) and abs(value) < 2**63:
+        return str(value)
+    return f"a {type(value).__name__}"
