@@ -180,10 +180,12 @@ async def test_one_that_fails_fails_its_own_observers_and_the_other_goes_on(
     application = Application()
     async with application.open("lobby") as lobby:
         of_both = application.channel.subscribe(capacity=4096)
+        of_stage: Subscription[Event] | None = None
         with pytest.raises(SourcesExhausted) as raised:
             async with application.open("stage", breaks_after_the_first) as stage:
                 of_stage = stage.events.subscribe()
                 await trio.sleep_forever()
+        assert of_stage is not None
         assert isinstance(drained(of_stage)[-1].event, RenewalFailed)
         with pytest.raises(Failed) as told:
             of_stage.receive_nowait()
