@@ -1,4 +1,4 @@
-"""What MkDocs calls for every page: the markers in it become what the code says.
+"""What MkDocs calls: markers in a page become what the code says, and pictures are drawn.
 
 The code is the one beside this file, whichever is installed.
 """
@@ -8,15 +8,25 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pages.markers import filled
 from pages.names import NotDocumented
+from pages.pictures import PICTURES
 
-__all__ = ["on_page_markdown"]
+__all__ = ["on_files", "on_page_markdown"]
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """The files of the site, with the pictures among them."""
+    for where, draw in PICTURES.items():
+        files.append(File.generated(config, where, content=draw()))
+    return files
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:

@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import av
 import msgspec
@@ -18,6 +18,7 @@ from examples.film_server.stamp import MIN_HEIGHT, MIN_WIDTH
 from trio_reactor.errors import ReactorError
 from trio_reactor.owner import open_owner
 from trio_reactor.renewal import RenewalOptions
+from trio_reactor.renewal.policy.handoff import HandoffKind
 from trio_reactor.renewal.websocket import websocket_source
 from trio_reactor.renewal.websocket.address import Address
 from trio_reactor.timeline import render_svg
@@ -25,7 +26,7 @@ from trio_reactor.timeline import render_svg
 from .broadcast import Broadcast
 from .programme import pace, programme
 from .recorder import RecordingFailed, open_recorder
-from .report import Gap, Numbers
+from .report import IN_WORDS, Gap, Numbers, Term
 from .server import film_server
 
 __all__ = ["FilmUnusable", "Result", "Settings", "run"]
@@ -97,6 +98,8 @@ class Result(msgspec.Struct, frozen=True):
     """What was lost, in order; the newest, if that was very much."""
     unproven: int
     """Sessions that are not proven to have ended."""
+    terms: tuple[Term, ...]
+    """The words in which the timeline tells why a session gave way, or what was lost."""
 
 
 async def run(settings: Settings, watch: Callable[[Broadcast], None]) -> Result:
@@ -136,6 +139,11 @@ async def run(settings: Settings, watch: Callable[[Broadcast], None]) -> Result:
         f"{tally.received} of {tally.expected} frames out of {broadcast.sessions} sessions that "
         f"live {settings.session_lifetime:g} s each; {tally.lost} lost"
     )
+    # The line has room for one, and nearly every handover is of one kind.
+    terms = [term for term, _ in broadcast.terms.most_common()]
+    usual = next((term for term in terms if term in get_args(HandoffKind)), None)
+    if usual is not None:
+        broadcast.timeline.description += f" · {usual}: {IN_WORDS[usual]}"
     await _draw(broadcast, drawing)
     numbers = Numbers(
         sessions=broadcast.sessions,
@@ -147,7 +155,7 @@ async def run(settings: Settings, watch: Callable[[Broadcast], None]) -> Result:
         recording=str(recording),
         timeline=str(drawing),
     )
-    return Result(numbers, tuple(tally.gaps), broadcast.unproven)
+    return Result(numbers, tuple(tally.gaps), broadcast.unproven, tuple(terms))
 
 
 @asynccontextmanager

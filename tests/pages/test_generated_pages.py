@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Literal, cast
+from xml.etree import ElementTree as ET
 
 import pytest
 from mkdocs.exceptions import PluginError
@@ -22,6 +23,7 @@ from pages.errors import errors, errors_of
 from pages.markers import filled, markers
 from pages.names import NotDocumented
 from pages.options import options
+from pages.pictures import PICTURES, one_session, two_sessions
 from pages.records import fields, records, records_of, summary
 from trio_reactor import errors as floor_errors
 from trio_reactor import renewal
@@ -31,6 +33,7 @@ from trio_reactor.renewal.policy.phases import TRANSITIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+SVG = "{http://www.w3.org/2000/svg}"
 LIVE = ("Prepared", "OnAir", "Recovering")
 
 Edges = set[tuple[str, str, str]]
@@ -278,3 +281,30 @@ def test_the_site_builds_and_shows_what_was_generated(tmp_path: Path) -> None:
     assert '<pre class="mermaid">' in states
     told = (tmp_path / "reference/renewal-events/index.html").read_text()
     assert all(f'<h3 id="{event.__name__.lower()}">' in told for event in events.RENEWAL_EVENTS)
+    assert all((tmp_path / where).read_text().startswith("<?xml") for where in PICTURES)
+
+
+# ----------------------------------------------------------------------------------------- pictures
+
+
+def test_the_picture_of_one_session_shows_what_its_page_says_of_it() -> None:
+    svg = one_session()
+    told = "\n".join(each.text or "" for each in ET.fromstring(svg).iter(f"{SVG}title"))
+    assert told.count(", handover, ") >= 3
+    assert "reconnecting (broken, held by source 2)" in told
+    assert "recovered in" in told
+    assert "replaced: died" in told
+    assert svg == one_session(), "it is the same whenever the site is built"
+
+
+def test_the_picture_of_two_sessions_shows_both() -> None:
+    lanes = [each.text for each in ET.fromstring(two_sessions()).iter(f"{SVG}title")]
+    assert "stage: output" in lanes
+    assert "lobby: output" in lanes
+
+
+def test_every_picture_is_shown_on_a_page() -> None:
+    for where in PICTURES:
+        folder, name = where.split("/")
+        pages = [page.read_text() for page in PAGES if page.parent.name == folder]
+        assert any(f"]({name})" in page for page in pages), where
