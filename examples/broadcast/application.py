@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Final, get_args
+from typing import Annotated, Final
 
 import av
 import msgspec
@@ -18,7 +18,6 @@ from examples.film_server.stamp import MIN_HEIGHT, MIN_WIDTH
 from trio_reactor.errors import ReactorError
 from trio_reactor.owner import open_owner
 from trio_reactor.renewal import RenewalOptions
-from trio_reactor.renewal.policy.handoff import HandoffKind
 from trio_reactor.renewal.websocket import websocket_source
 from trio_reactor.renewal.websocket.address import Address
 from trio_reactor.timeline import render_svg
@@ -26,7 +25,7 @@ from trio_reactor.timeline import render_svg
 from .broadcast import Broadcast
 from .programme import pace, programme
 from .recorder import RecordingFailed, open_recorder
-from .report import IN_WORDS, Gap, Numbers, Term
+from .report import HANDOVERS, IN_WORDS, Gap, Numbers, Term
 from .server import film_server
 
 __all__ = ["FilmUnusable", "Result", "Settings", "run"]
@@ -140,8 +139,8 @@ async def run(settings: Settings, watch: Callable[[Broadcast], None]) -> Result:
         f"live {settings.session_lifetime:g} s each; {tally.lost} lost"
     )
     # The line has room for one, and nearly every handover is of one kind.
-    terms = [term for term, _ in broadcast.terms.most_common()]
-    usual = next((term for term in terms if term in get_args(HandoffKind)), None)
+    terms = sorted(broadcast.terms, key=broadcast.terms.__getitem__, reverse=True)
+    usual = next((term for term in terms if term in HANDOVERS), None)
     if usual is not None:
         broadcast.timeline.description += f" · {usual}: {IN_WORDS[usual]}"
     await _draw(broadcast, drawing)

@@ -7,7 +7,7 @@ what was asked for and did not come is lost.  Why it was lost is told by the eve
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 import msgspec
 from rich.table import Table
@@ -17,10 +17,13 @@ from trio_reactor.renewal.policy.handoff import HandoffKind
 
 from .programme import Scene
 
-__all__ = ["IN_WORDS", "Gap", "Numbers", "OutOfOrder", "Tally", "Term", "table"]
+__all__ = ["HANDOVERS", "IN_WORDS", "Gap", "Numbers", "OutOfOrder", "Tally", "Term", "table"]
 
 Term: TypeAlias = HandoffKind | LossReason
 """What the library calls it when a session gives way, or when something is lost."""
+
+HANDOVERS: Final[tuple[HandoffKind, ...]] = get_args(HandoffKind)
+"""Those of why a session gave way."""
 
 IN_WORDS: Final[dict[Term, str]] = {
     "count-complete": "a session gave way when every frame of its last scene had come",
