@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -29,6 +30,7 @@ def test_every_program_in_the_documentation_runs(program: str, tmp_path: Path) -
     done = subprocess.run(
         [sys.executable, "-W", "error", script],
         cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},  # this code, whichever is installed
         capture_output=True,
         text=True,
         timeout=60,

@@ -179,6 +179,41 @@ def test_lanes_come_in_the_order_in_which_something_first_happened_after_those_p
     assert [lane.name for lane in builder.build().lanes] == ["top", "late", "later"]
 
 
+def test_handles_that_share_a_channel_have_lanes_of_their_own_one_below_the_other() -> None:
+    builder = TimelineBuilder("Rooms", steps=steps, first=(Lane("door", "#112233", "the door"),))
+    builder.take(Turned("room", "ann", "active"), 1.0, handle="east")
+    builder.take(Turned("room", "bob", "active", by="room"), 2.0, handle="west")
+    builder.take(Turned("door", "eve", "active"), 3.0, handle="east")
+    builder.take(TurnedOff("room", "left"), 4.0, handle="west")
+    builder.take(Happened("moved", "handover", "room", "door"), 5.0, handle="east")
+    builder.take(Happened("it rains", "note"), 6.0, handle="west")
+    timeline = builder.build()
+    assert timeline.lanes == (
+        Lane("east: door", "#112233", "east: the door"),
+        Lane("east: room"),
+        Lane("west: room"),
+    )
+    assert timeline.spans == (
+        Span("west: room", "bob", 2.0, 4.0, "active", "left", "west: room"),
+        Span("east: room", "ann", 1.0, 6.0, "active"),
+        Span("east: door", "eve", 3.0, 6.0, "active"),
+    )
+    assert timeline.marks == (
+        Mark(5.0, "moved", "handover", "east: room", "east: door"),
+        Mark(6.0, "west: it rains", "note"),
+    )
+
+
+def test_who_shares_with_no_other_handle_is_not_named() -> None:
+    builder = TimelineBuilder("Rooms", steps=steps)
+    builder.take(Turned("room", "ann", "active"), 1.0, handle="east")
+    builder.take(Happened("it rains", "note"), 2.0, handle="east")
+    assert builder.build().lanes == (Lane("room"),)
+    assert [mark.label for mark in builder.build().marks] == ["it rains"]
+    builder.take(Turned("room", "bob", "active"), 3.0)
+    assert [lane.name for lane in builder.build().lanes] == ["east: room", "room"]
+
+
 def test_a_timeline_travels_as_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(BROADCAST), type=Timeline) == BROADCAST
 

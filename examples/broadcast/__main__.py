@@ -21,7 +21,7 @@ from trio_reactor.errors import EXPECTED, Closed, Failed, ReactorError, leaves
 
 from .application import Result, Settings, run
 from .broadcast import Broadcast
-from .report import OutOfOrder, table
+from .report import IN_WORDS, OutOfOrder, table
 
 __all__ = ["app"]
 
@@ -112,6 +112,8 @@ def main(
         console.print(table(result.numbers))
         for gap in result.gaps:
             console.print(f"lost: {gap}", soft_wrap=True, highlight=False)
+        for term in result.terms:
+            console.print(f"{term}: {IN_WORDS[term]}", soft_wrap=True, highlight=False)
         if drop:
             console.print(f"seed:      {settings.seed}", highlight=False)
         if result.unproven:

@@ -25,7 +25,7 @@ from trio_reactor.timeline import render_svg
 from .broadcast import Broadcast
 from .programme import pace, programme
 from .recorder import RecordingFailed, open_recorder
-from .report import Gap, Numbers
+from .report import HANDOVERS, IN_WORDS, Gap, Numbers, Term
 from .server import film_server
 
 __all__ = ["FilmUnusable", "Result", "Settings", "run"]
@@ -97,6 +97,8 @@ class Result(msgspec.Struct, frozen=True):
     """What was lost, in order; the newest, if that was very much."""
     unproven: int
     """Sessions that are not proven to have ended."""
+    terms: tuple[Term, ...]
+    """The words in which the timeline tells why a session gave way, or what was lost."""
 
 
 async def run(settings: Settings, watch: Callable[[Broadcast], None]) -> Result:
@@ -136,6 +138,11 @@ async def run(settings: Settings, watch: Callable[[Broadcast], None]) -> Result:
         f"{tally.received} of {tally.expected} frames out of {broadcast.sessions} sessions that "
         f"live {settings.session_lifetime:g} s each; {tally.lost} lost"
     )
+    # The line has room for one, and nearly every handover is of one kind.
+    terms = sorted(broadcast.terms, key=broadcast.terms.__getitem__, reverse=True)
+    usual = next((term for term in terms if term in HANDOVERS), None)
+    if usual is not None:
+        broadcast.timeline.description += f" · {usual}: {IN_WORDS[usual]}"
     await _draw(broadcast, drawing)
     numbers = Numbers(
         sessions=broadcast.sessions,
@@ -147,7 +154,7 @@ async def run(settings: Settings, watch: Callable[[Broadcast], None]) -> Result:
         recording=str(recording),
         timeline=str(drawing),
     )
-    return Result(numbers, tuple(tally.gaps), broadcast.unproven)
+    return Result(numbers, tuple(tally.gaps), broadcast.unproven, tuple(terms))
 
 
 @asynccontextmanager

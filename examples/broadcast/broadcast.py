@@ -8,6 +8,7 @@ goes to: that is what the renewal is for.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -39,7 +40,7 @@ from trio_reactor.renewal.timeline import renewal_timeline
 
 from .programme import RunningOrder, Scene
 from .recorder import Recorder
-from .report import Tally
+from .report import Tally, Term
 
 __all__ = ["Broadcast"]
 
@@ -65,6 +66,8 @@ class Broadcast:
         self.handovers = 0
         self.unproven = 0
         """Sessions that are not proven to have ended."""
+        self.terms: Counter[Term] = Counter()
+        """How often the timeline says in which word why a session gave way, or what was lost."""
         self._recorder = recorder
         self._frame_rate = frame_rate
         self._watch = watch
@@ -165,9 +168,11 @@ class Broadcast:
         match event:
             case SourceOpened():
                 self.sessions += 1
-            case HandedOver():
+            case HandedOver(evidence=evidence):
                 self.handovers += 1
+                self.terms[evidence.kind] += 1
             case Recovering(source=source, why=why) | Replaced(old=source, why=why):
+                self.terms[why] += 1
                 self.tally.disturbed(f"{why}, session {source.id}")
             case ClipLost(clip=clip, source=source, why=why):
                 how = "went on unseen in" if why == "not-in-state" else "was lost with"

@@ -7,14 +7,38 @@ what was asked for and did not come is lost.  Why it was lost is told by the eve
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, TypeAlias, get_args
 
 import msgspec
 from rich.table import Table
 
+from trio_reactor.renewal.events import LossReason
+from trio_reactor.renewal.policy.handoff import HandoffKind
+
 from .programme import Scene
 
-__all__ = ["Gap", "Numbers", "OutOfOrder", "Tally", "table"]
+__all__ = ["HANDOVERS", "IN_WORDS", "Gap", "Numbers", "OutOfOrder", "Tally", "Term", "table"]
+
+Term: TypeAlias = HandoffKind | LossReason
+"""What the library calls it when a session gives way, or when something is lost."""
+
+HANDOVERS: Final[tuple[HandoffKind, ...]] = get_args(HandoffKind)
+"""Those of why a session gave way."""
+
+IN_WORDS: Final[dict[Term, str]] = {
+    "count-complete": "a session gave way when every frame of its last scene had come",
+    "grace-elapsed": "a session gave way when its last scene was over and late frames had had time",
+    "no-observed-start": "a session gave way before it had played anything",
+    "media-lost": "a connection broke, and no frames came until there was another",
+    "events-lost": "a connection broke, and nothing was heard until there was another",
+    "reconnect-failed": "a connection could not be made again, so another session took over",
+    "outcome-unknown": "a request was not answered, so another session took over",
+    "check-failed": "a session was found unfit, so another took over",
+    "contract-broken": "what a session said made no sense, so another took over",
+    "died": "a session ended by itself, so another took over",
+    "expired": "a session's time was up while it still played",
+}
+"""The same for a person who sees such a word for the first time."""
 
 
 MAX_NAMED: Final = 256

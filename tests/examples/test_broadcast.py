@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree as ET
 
 import av
@@ -24,8 +24,11 @@ import pytest
 from typer.testing import CliRunner
 
 from examples.broadcast.__main__ import app
+from examples.broadcast.report import IN_WORDS
 from examples.film_server.film import Film
 from examples.film_server.stamp import read_stamp
+from trio_reactor.renewal.events import LossReason
+from trio_reactor.renewal.policy.handoff import HandoffKind
 
 ROOT = Path(__file__).parents[2]
 FILM = ROOT / "examples/media/bigbuckbunny.mp4"
@@ -163,6 +166,8 @@ def test_one_programme_comes_whole_out_of_sessions_that_live_a_few_seconds(tmp_p
     assert likeness(heard, sound_of_the_film(250)) > 0.98
     drawn = ET.parse(result["timeline"]).getroot()
     assert len([text for text in drawn.itertext() if ", handover, " in text]) == result["handovers"]
+    # A newcomer is told under the title what the word at an arrow means.
+    assert any(f"count-complete: {IN_WORDS['count-complete']}" in text for text in drawn.itertext())
     assert sorted(file.name for file in tmp_path.iterdir()) == ["broadcast.mp4", "broadcast.svg"]
 
 
@@ -177,8 +182,16 @@ def test_what_is_lost_is_counted_and_named_and_the_programme_goes_on(tmp_path: P
     assert pictures == sorted(set(pictures))
     assert len(pictures) == 200 - lost
     assert pictures[-1] > 150
+    whys = {line.partition(": ")[2].partition(": ")[2].partition(",")[0] for line in told}
+    explained = {f"{term}: {words}" for term, words in IN_WORDS.items() if term in whys}
+    assert explained
+    assert explained <= set(ran.stdout.splitlines())
     heard, whole = sound(str(tmp_path / "told" / "broadcast.mp4")), sound_of_the_film(200)
     assert likeness(heard, whole) > 0.6  # silent where something was lost, in place elsewhere
+
+
+def test_every_word_of_the_timeline_has_a_meaning_in_plain_words() -> None:
+    assert set(IN_WORDS) == {*get_args(HandoffKind), *get_args(LossReason)}
 
 
 def test_the_result_is_a_table_for_a_person(tmp_path: Path) -> None:

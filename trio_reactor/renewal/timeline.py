@@ -8,6 +8,8 @@ to, with the evidence that it was time; what was lost is marked where it was los
     for envelope in envelopes:
         builder.feed(envelope)
     svg = render_svg(builder.build())
+
+Several renewals on one channel are drawn in one picture, each with lanes of its own.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ _FOLLOWED: Final[dict[OpenCause, str]] = {
 def renewal_timeline(
     title: str, *, description: str = "", max_items: int = 4096
 ) -> TimelineBuilder:
-    """A builder to feed with the envelopes of one renewal; others' events are passed over.
+    """A builder to feed with the envelopes of renewals; the events of others are passed over.
 
     Args:
         title: The timeline's.

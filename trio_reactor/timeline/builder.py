@@ -3,6 +3,9 @@
 What an event means is its own system's business: a mapping, given to the builder, turns each into
 steps.  A lane is in one state at a time, so a step that turns a lane to a new state also ends the
 state before it; that is all the builder needs to know, and the mapping remembers nothing.
+
+Handles that share a channel share its timeline: each has lanes of its own, so two of one kind never
+meet in one.  Lanes carry the name of their handle where there is more than one.
 """
 
 from __future__ import annotations
@@ -66,6 +69,18 @@ class Happened(msgspec.Struct, frozen=True, tag=True):
 Step: TypeAlias = Turned | TurnedBack | TurnedOff | Happened
 
 
+class _Place(msgspec.Struct, frozen=True):
+    """A lane of a handle: two handles may each have one of the same name."""
+
+    handle: str
+    lane: str
+
+
+class _Item(msgspec.Struct, frozen=True):
+    handle: str
+    what: Span | Mark
+
+
 class _Open(msgspec.Struct, frozen=True):
     since: float
     step: Turned
@@ -82,7 +97,8 @@ class TimelineBuilder:
         title: The timeline's.
         steps: What an event means.  A pure function; events it gives no steps for are passed over.
         description: A sentence under the title.
-        first: Lanes to be shown above all others, in this order, once something happens in them.
+        first: Lanes to be shown above all others of their handle, in this order, once something
+            happens in them.
         max_items: How many spans and marks are kept, at least 1.
 
     Raises:
@@ -105,8 +121,8 @@ class TimelineBuilder:
         self._steps = steps
         self._first = tuple(first)
         self._max_items = max_items
-        self._items: deque[Span | Mark] = deque()
-        self._open: dict[str, _Open] = {}
+        self._items: deque[_Item] = deque()
+        self._open: dict[_Place, _Open] = {}
         self._omitted = 0
         self._latest = 0.0
 
@@ -114,23 +130,31 @@ class TimelineBuilder:
         """Take one event, in the order of its channel."""
         self._latest = max(self._latest, envelope.clock)
         for step in self._steps(envelope.event):
-            self.take(step, envelope.clock)
+            self.take(step, envelope.clock, handle=envelope.handle)
 
-    def take(self, step: Step, time: float) -> None:
-        """Take one step that became true at this time, in seconds; none may lie before another."""
+    def take(self, step: Step, time: float, *, handle: str = "") -> None:
+        """Take one step that became true at a time; none may lie before another.
+
+        Args:
+            step: What became true.
+            time: When, in seconds.
+            handle: Whose lanes it speaks of.
+        """
         self._latest = max(self._latest, time)
         match step:
             case Turned():
-                before = self._finish(step.lane, time, step.reason)
-                self._open[step.lane] = _Open(time, step, before.step if before else None)
+                place = _Place(handle, step.lane)
+                before = self._finish(place, time, step.reason)
+                self._open[place] = _Open(time, step, before.step if before else None)
             case TurnedBack():
-                before = self._finish(step.lane, time, step.reason, step.by)
+                place = _Place(handle, step.lane)
+                before = self._finish(place, time, step.reason, step.by)
                 if before is not None and before.before is not None:
-                    self._open[step.lane] = _Open(time, before.before)
+                    self._open[place] = _Open(time, before.before)
             case TurnedOff():
-                self._finish(step.lane, time, step.reason, step.by)
+                self._finish(_Place(handle, step.lane), time, step.reason, step.by)
             case Happened():
-                self._keep(Mark(time, step.label, step.kind, step.lane, step.to))
+                self._keep(handle, Mark(time, step.label, step.kind, step.lane, step.to))
             case _:  # pragma: no cover - the type checker proves it
                 assert_never(step)
 
@@ -140,34 +164,50 @@ class TimelineBuilder:
         The builder stays as it is, so a timeline can be made while events still come.
         """
         end = self._latest if until is None else max(until, self._latest)
-        going_on = [_span(opened, end, "") for opened in self._open.values()]
-        spans = (*(item for item in self._items if isinstance(item, Span)), *going_on)
-        marks = tuple(item for item in self._items if isinstance(item, Mark))
+        items = [
+            *self._items,
+            *(_Item(place.handle, _span(opened, end, "")) for place, opened in self._open.items()),
+        ]
+        handles = dict.fromkeys(item.handle for item in sorted(items, key=_began))
+        shared = len(handles) > 1
+        lanes: list[Lane] = []
+        for handle in handles:
+            own = [item.what for item in items if item.handle == handle]
+            prefix = f"{handle}: " if shared and handle else ""
+            for lane in self._lanes(own):
+                label = None if lane.label is None else f"{prefix}{lane.label}"
+                lanes.append(Lane(f"{prefix}{lane.name}", lane.colour, label))
+        told = [
+            _told_of(item.what, f"{item.handle}: " if shared and item.handle else "")
+            for item in items
+        ]
         return Timeline(
             title=self.title,
             description=self.description,
-            lanes=self._lanes(spans, marks),
-            spans=spans,
-            marks=marks,
+            lanes=tuple(lanes),
+            spans=tuple(each for each in told if isinstance(each, Span)),
+            marks=tuple(each for each in told if isinstance(each, Mark)),
             omitted=self._omitted,
         )
 
-    def _finish(self, lane: str, time: float, reason: str, by: str | None = None) -> _Open | None:
+    def _finish(
+        self, place: _Place, time: float, reason: str, by: str | None = None
+    ) -> _Open | None:
         """End the state of a lane, unless another is asked about; returns what it was."""
-        opened = self._open.get(lane)
+        opened = self._open.get(place)
         if opened is None or (by is not None and opened.step.by != by):
             return None
-        del self._open[lane]
-        self._keep(_span(opened, max(time, opened.since), reason))
+        del self._open[place]
+        self._keep(place.handle, _span(opened, max(time, opened.since), reason))
         return opened
 
-    def _keep(self, item: Span | Mark) -> None:
-        self._items.append(item)
+    def _keep(self, handle: str, what: Span | Mark) -> None:
+        self._items.append(_Item(handle, what))
         if len(self._items) > self._max_items:
             self._items.popleft()
             self._omitted += 1
 
-    def _lanes(self, spans: tuple[Span, ...], marks: tuple[Mark, ...]) -> tuple[Lane, ...]:
+    def _lanes(self, items: Iterable[Span | Mark]) -> tuple[Lane, ...]:
         """Lanes in the order in which something first happened in them, after those put first."""
         seen: dict[str, float] = {}
 
@@ -175,9 +215,10 @@ class TimelineBuilder:
             if lane is not None:
                 seen[lane] = min(time, seen.get(lane, time))
 
+        spans = [item for item in items if isinstance(item, Span)]
         for span in spans:
             saw(span.lane, span.start)
-        for mark in marks:
+        for mark in (item for item in items if isinstance(item, Mark)):
             saw(mark.lane, mark.time)
             saw(mark.to, mark.time)
         for span in spans:
@@ -187,6 +228,30 @@ class TimelineBuilder:
         above = {lane.name for lane in first}
         rest = sorted((name for name in seen if name not in above), key=lambda name: seen[name])
         return (*first, *(Lane(name) for name in rest))
+
+
+def _began(item: _Item) -> float:
+    return item.what.start if isinstance(item.what, Span) else item.what.time
+
+
+def _told_of(what: Span | Mark, prefix: str) -> Span | Mark:
+    """A span or mark with the name of its handle, where there is more than one."""
+    if not prefix:
+        return what
+    if isinstance(what, Span):
+        return msgspec.structs.replace(
+            what,
+            lane=f"{prefix}{what.lane}",
+            by=None if what.by is None else f"{prefix}{what.by}",
+        )
+    if what.lane is None:
+        # It concerns no lane more than another, so only its words can say whose it is.
+        return msgspec.structs.replace(what, label=f"{prefix}{what.label}")
+    return msgspec.structs.replace(
+        what,
+        lane=f"{prefix}{what.lane}",
+        to=None if what.to is None else f"{prefix}{what.to}",
+    )
 
 
 def _span(opened: _Open, end: float, reason: str) -> Span:
