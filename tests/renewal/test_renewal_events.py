@@ -24,6 +24,7 @@ from trio_reactor.renewal.events import (
     RenewalClosed,
     RenewalEvent,
     RenewalFailed,
+    RenewalFinished,
     RenewalStopped,
     RenewalWanted,
     Replaced,
@@ -68,6 +69,7 @@ EVENTS: list[RenewalEvent] = [
     LifetimeShortened(source=OLD, age=10.0, expires_in=5.0, detail="maintenance"),
     RenewalWanted(source=OLD, age=10.0, reason="a new credential"),
     HandedOver(old=OLD, age=59.0, new=NEW, evidence=EVIDENCE, tail=TAIL),
+    HandedOver(old=OLD, age=59.0, new=None, evidence=EVIDENCE, tail=TAIL, gap=3.0),
     *(
         ClipChanged(source=OLD, age=1.0, change=change)
         for change in (
@@ -89,6 +91,8 @@ EVENTS: list[RenewalEvent] = [
     Replaced(old=OLD, age=60.0, new=NEW, why="died", failure=FAILURE, tail=Tail()),
     SourceClosed(source=OLD, age=61.0, why="handed-over", took=0.5, cleanup=CLEANUP),
     RenewalStopped(source=None, age=0.0),
+    RenewalFinished(source=OLD, age=60.0),
+    RenewalFinished(source=None, age=0.0),
     RenewalClosed(
         source=OLD, age=61.0, report=RenewalReport(retention="bounded", total=0, complete=True)
     ),

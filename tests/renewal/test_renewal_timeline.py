@@ -230,6 +230,7 @@ _EXAMPLES: dict[type[said.RenewalEvent], said.RenewalEvent] = {
         said.Replaced(old=A, age=1, new=B, why="expired", failure=None, tail=Tail()),
         said.SourceClosed(source=A, age=1, why="retired", took=0.1, cleanup=CLEAN),
         said.RenewalStopped(source=None, age=0),
+        said.RenewalFinished(source=A, age=1),
         said.RenewalClosed(source=None, age=0, report=RenewalReport("bounded", 0, True)),
         said.RenewalFailed(source=A, age=1, failure=FailureRecord("TypeError", "a bug")),
     )

@@ -5,9 +5,9 @@ number in the chain, how old it was, why it happened, and, where a source leaves
 of what it gave.  `age` is in seconds since the source was opened, and 0 while it opens.
 
 The order in which a reader sees them is the order in which things happened.  Of one source it is
-`SourceOpening`, then `OpenFailure` or `SourceOpened`, `Prepared` if it has to wait its turn,
-`OnAir`, and so on to `SourceClosed`; the clips that are lost with a source are each named by a
-`ClipLost` before its `Replaced`.
+`SourceOpening`, then `OpenFailure`, `ResumptionDiscarded` or `SourceOpened`, `Prepared` if it has
+to wait its turn, `OnAir`, and so on to `SourceClosed`; the clips that are lost with a source are
+each named by a `ClipLost` before its `Replaced`.
 
 The phases of `trio_reactor.renewal.policy.phases` have some of these names: import that module
 whole where both are needed.
@@ -47,6 +47,7 @@ __all__ = [
     "RenewalClosed",
     "RenewalEvent",
     "RenewalFailed",
+    "RenewalFinished",
     "RenewalStopped",
     "RenewalWanted",
     "Replaced",
@@ -239,12 +240,13 @@ class HandedOver(RenewalEvent, frozen=True, kw_only=True):
     old: SourceRef
     age: float
     """The old one's."""
-    new: SourceRef
+    new: SourceRef | None
+    """The one that took its place; `None` if an exclusive source gave way and none ever did."""
     evidence: HandoffEvidence
     tail: Tail
     """The old one's."""
     gap: float = 0.0
-    """Seconds for which nothing was on air; more than 0 only after an exclusive source."""
+    """Seconds for which nothing was on air, so far; more than 0 only after an exclusive source."""
 
 
 class ClipChanged(RenewalEvent, frozen=True, kw_only=True):
@@ -334,6 +336,15 @@ class RenewalStopped(RenewalEvent, frozen=True, kw_only=True):
     age: float
 
 
+class RenewalFinished(RenewalEvent, frozen=True, kw_only=True):
+    """The last source of a renewal that was stopped has left the air: the output has ended."""
+
+    source: SourceRef | None
+    """The last that was on air, if there was one."""
+    age: float
+    """Its age when it left the air."""
+
+
 class RenewalClosed(RenewalEvent, frozen=True, kw_only=True):
     """The renewal was closed, and everything it owned has left."""
 
@@ -372,6 +383,7 @@ AnyRenewalEvent: TypeAlias = (
     | Replaced
     | SourceClosed
     | RenewalStopped
+    | RenewalFinished
     | RenewalClosed
     | RenewalFailed
 )

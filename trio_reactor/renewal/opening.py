@@ -14,6 +14,7 @@ from trio_reactor.owner.verdict import without
 from trio_reactor.world import SystemWorld, World
 
 from .chain.chain import Chain
+from .chain.replay import Context
 from .events import RenewalClosed, RenewalFailed
 from .options import RenewalOptions
 from .session import Renewal
@@ -26,6 +27,7 @@ __all__ = ["open_renewal"]
 async def open_renewal(
     open_source: SourceOpener,
     *,
+    context: Context | None = None,
     options: RenewalOptions | None = None,
     events: EventChannel | None = None,
     world: World | None = None,
@@ -38,6 +40,9 @@ async def open_renewal(
 
     Args:
         open_source: Opens a source.
+        context: Called, synchronously, when a successor is opened that has nothing to resume from:
+            returns what it has to be told again (`Predecessor.context`), as JSON of at most
+            `max_context_bytes`.  What it raises ends the renewal, and so does what is not JSON.
         options: Leads, budgets and bounds.
         events: The application's channel, if it has one; else the handle has one of its own.
         world: Where clock and chance come from; the real ones by default.
@@ -56,7 +61,7 @@ async def open_renewal(
         retire_timeout=options.cleanup_timeout + options.accounting_timeout,
     )
     async with open_owner(name, world=world, options=budgets) as owner:
-        chain = Chain(owner, open_source, options, publisher)
+        chain = Chain(owner, open_source, options, publisher, context=context)
         ending = _Ending(chain, publisher)
         owner.on_failed(ending.failed)
         owner.on_closed(ending.closed)
@@ -90,6 +95,7 @@ class _Ending:
         slot = self._chain.on_air
         self._chain.output.fail(failure)
         tail = self._chain.last_tail()
+        self._chain.end_yield()
         # The application's channel may have ended before; its own observers hear of it.
         if not self._publisher.ended:
             self._publisher.publish(
@@ -105,6 +111,7 @@ class _Ending:
     def closed(self, report: CloseReport) -> None:
         """End the outputs and the observations."""
         last = self._chain.last
+        self._chain.end_yield()
         self._chain.output.end()
         if not self._publisher.ended:
             self._publisher.publish(

@@ -31,6 +31,7 @@ import msgspec
 from trio_reactor.errors import Outcome, ReactorError
 
 from .evidence import Cleanup
+from .jsonvalue import Json
 
 __all__ = [
     "AudioFrame",
@@ -62,9 +63,6 @@ __all__ = [
     "SourceState",
     "VideoFrame",
 ]
-
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""What a request may be made of."""
 
 
 # ---------------------------------------------------------------------------------------- media

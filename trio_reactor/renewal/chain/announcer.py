@@ -79,6 +79,10 @@ class Announcer:
             )
         )
 
+    def resumption_discarded(self, slot: Slot, failure: BaseException) -> None:
+        """A source could not be opened because it refused to resume."""
+        self.say(events.ResumptionDiscarded(source=slot.ref, failure=FailureRecord.of(failure)))
+
     def scheduled(self, slot: Slot) -> None:
         """It is settled when the successor of a source is due."""
         span = slot.lifespan
@@ -110,17 +114,17 @@ class Announcer:
         self,
         old: events.SourceRef,
         age: float,
-        new: Slot,
+        new: Slot | None,
         evidence: HandoffEvidence,
         tail: events.Tail,
         gap: float,
     ) -> None:
-        """A source gave way to the next at a boundary, at this age."""
+        """A source gave way to the next at a boundary, at this age; to none if none ever came."""
         self.say(
             events.HandedOver(
                 old=old,
                 age=age,
-                new=new.ref,
+                new=None if new is None else new.ref,
                 evidence=evidence,
                 tail=tail,
                 gap=gap,
@@ -217,6 +221,10 @@ class Announcer:
                 age=0.0 if on_air is None else on_air.age,
             )
         )
+
+    def finished(self, source: events.SourceRef | None, age: float) -> None:
+        """The last source has left the air, and none follows."""
+        self.say(events.RenewalFinished(source=source, age=age))
 
 
 def _record(failure: BaseException | None) -> FailureRecord | None:

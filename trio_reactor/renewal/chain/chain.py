@@ -39,6 +39,7 @@ from trio_reactor.world import World
 from .announcer import Announcer
 from .lineup import Lineup, Trace
 from .proof import cleanup_of, not_opened
+from .replay import Context, Replay
 from .tally import FailureTally
 from .upkeep import Upkeep, defects_are_terminal
 
@@ -54,10 +55,17 @@ class Chain:
         opener: Opens a source.
         options: Leads, budgets and bounds.
         publisher: Where it says what happens.
+        context: What is told again to a source that has nothing to resume from.
     """
 
     def __init__(
-        self, owner: Owner, opener: SourceOpener, options: RenewalOptions, publisher: Publisher
+        self,
+        owner: Owner,
+        opener: SourceOpener,
+        options: RenewalOptions,
+        publisher: Publisher,
+        *,
+        context: Context | None = None,
     ) -> None:
         self._owner = owner
         self.options = options
@@ -73,7 +81,14 @@ class Chain:
         self._tally = FailureTally(options, owner.world.random)
         self._upkeep = Upkeep(self, owner)
         self._lineup = Lineup(
-            self, owner, opener, self.announce, self.ledger, self._tally, self._upkeep
+            self,
+            owner,
+            opener,
+            self.announce,
+            self.ledger,
+            self._tally,
+            self._upkeep,
+            Replay(context, options.max_context_bytes),
         )
         self._change = trio.Event()
 
@@ -105,7 +120,7 @@ class Chain:
     @property
     def close_deadline(self) -> float:
         """When everything has to have left, on the clock; infinite before close began."""
-        return self._owner._close_deadline
+        return self._owner.close_deadline
 
     # ------------------------------------------------------------------------------------ its life
 
@@ -208,8 +223,7 @@ class Chain:
                 case policy.Fail():
                     self._owner.fail(self._tally.failure())
                 case policy.Finish():
-                    self.finished = True
-                    self.output.end()
+                    self._finish()
                 case policy.Prepare(cause=cause):
                     lineup.prepare(cause)
                 case policy.Abandon():
@@ -233,6 +247,19 @@ class Chain:
                 case _:
                     assert_never(decision)
         return None
+
+    def _finish(self) -> None:
+        self.finished = True
+        self.end_yield()
+        last = self.last
+        self.announce.finished(
+            None if last is None else last.ref, 0.0 if last is None else last.age
+        )
+        self.output.end()
+
+    def end_yield(self) -> None:
+        """Tell of an exclusive source that gave way and was followed by none."""
+        self._lineup.end_yield()
 
     # ----------------------------------------------------------------------------------- the facts
 
@@ -260,6 +287,7 @@ class Chain:
             vacancy=self._lineup.vacancy,
             # There is no second one before a first has been on air.
             retry_at=self._tally.retry_at if self._begun else math.inf,
+            fresh=self._lineup.offers.fresh,
             exhausted=self._begun and self._tally.exhausted,
             renewing=self.renewing,
             stopping=self._owner.stopping.is_set,
@@ -421,8 +449,17 @@ class Chain:
 
     def _count_failed_open(self, slot: Slot, failure: BaseException) -> None:
         now = self.world.clock()
-        self._tally.open_failed(now, None if self.on_air is None else self.on_air.lifespan, failure)
         refused = refusal(failure)
+        offers = self._lineup.offers.failed(
+            slot.offered,
+            refused=refused is not None and refused.resumption_refused and is_expected(failure),
+            permanent=refused is not None and refused.permanent,
+        )
+        if offers is not None:
+            self._lineup.offers = offers
+            self.announce.resumption_discarded(slot, failure)
+            return
+        self._tally.open_failed(now, None if self.on_air is None else self.on_air.lifespan, failure)
         over = self._tally.exhausted or slot.cause == "first" or not is_expected(failure)
         retry_at = self._tally.retry_at
         self.announce.open_failed(

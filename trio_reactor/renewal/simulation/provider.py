@@ -91,6 +91,8 @@ class SimulatedProvider:
             raise self.refusing()
         with trio.CancelScope(shield=self.options.stubborn):
             await trio.sleep(self.options.open_delay)
+        if predecessor.resumption is not None and self.options.refuses_resumption:
+            raise OpenFailed("the simulated provider does not resume", resumption_refused=True)
         if self.options.exclusive and any(source.alive for source in self.live.values()):
             raise OpenFailed("another simulated source is alive", retryable=True)
         async with trio.open_nursery() as nursery:

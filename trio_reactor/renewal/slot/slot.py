@@ -27,6 +27,7 @@ from trio_reactor.renewal.events import LossReason, SourceRef, Tail
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.policy import SourceFacts, phases
 from trio_reactor.renewal.policy.lifespan import Lifespan, lifetime_fault, notice_fault, plan
+from trio_reactor.renewal.policy.resumption import Handle
 from trio_reactor.renewal.source import (
     Exclusive,
     GoingAway,
@@ -166,6 +167,14 @@ class Slot:
     def opening(self) -> bool:
         """Whether it is being opened, or was to be when it was given up."""
         return self.attempt is not None and self.attempt.phase == "opening"
+
+    @property
+    def offered(self) -> Handle | None:
+        """What it was given to resume from, if it was."""
+        handle = self._predecessor.resumption
+        if handle is None or self.after is None:
+            return None
+        return Handle(self.after.incarnation, handle)
 
     @property
     def live(self) -> bool:
