@@ -26,6 +26,8 @@ from trio_reactor.timeline import (
 )
 
 from .events import (
+    AdoptionDiscarded,
+    AllocationSettled,
     ClipLost,
     HandedOver,
     LifetimeShortened,
@@ -146,6 +148,14 @@ def renewal_steps(event: Event) -> tuple[Step, ...]:
                 TurnedOff(lane, "resumption refused"),
                 Happened("resumption refused, opening afresh", "note", lane),
             )
+        case AdoptionDiscarded(source=source, failure=failure):
+            lane = _lane(source)
+            return (
+                TurnedOff(lane, f"not adopted: {_failed(failure)}"),
+                Happened("not adopted, opening afresh", "note", lane),
+            )
+        case AllocationSettled(source=source, key=key, how=how):
+            return (Happened(f"left behind: {source or key}, {how}", "note"),)
         case RenewalWanted(reason=reason):
             return (Happened(f"renewal wanted: {reason}", "note"),)
         case RenewalStopped():

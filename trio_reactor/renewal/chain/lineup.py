@@ -15,6 +15,7 @@ import msgspec
 from trio_reactor.errors import EXPECTED, Closed, Lost, Overflow
 from trio_reactor.owner import Attempt, Owner
 from trio_reactor.renewal import events
+from trio_reactor.renewal.allocation.records import AllocationRecord
 from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.policy.handoff import HandoffEvidence
 from trio_reactor.renewal.policy.resumption import Handle, Offers
@@ -126,8 +127,8 @@ class Lineup:
                 raise
             # The one before has a defect, and so nothing is opened after it.
 
-    def open(self, cause: OpenCause) -> Slot:
-        """Begin to open the next source.
+    def open(self, cause: OpenCause, *, adopt: AllocationRecord | None = None) -> Slot:
+        """Begin to open the next source, or to adopt what a dead process left.
 
         Raises:
             Overflow: There is no room for its clean-up.
@@ -148,6 +149,8 @@ class Lineup:
             cause,
             resumption=None if handle is None else handle.value,
             context=context,
+            key=self._owner.world.token() if adopt is None else adopt.key,
+            adopt=adopt,
         )
         slot = Slot(self._host, self._opener, incarnation, predecessor, after)
         self.next = slot
