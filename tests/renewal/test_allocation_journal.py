@@ -322,14 +322,14 @@ async def test_a_disk_that_is_full_fails_the_write_and_not_the_journal(path: Pat
     async with open_journal(path) as journal:
         await journal.put(ONE)
         connection = journal._connection
-        connection.pragma("max_page_count", 3)
+        connection.execute("PRAGMA max_page_count = 3")
         large = AllocationRecord("large", "renewal", 3.0, "s", "x" * 50_000)
         with pytest.raises(JournalFailed, match=str(path)) as caught:
             await journal.put(large)
         assert caught.value.outcome == "unknown"
         assert not caught.value.retryable
         assert await journal.load() == (ONE,)
-        connection.pragma("max_page_count", 1000)
+        connection.execute("PRAGMA max_page_count = 1000")
         await journal.put(large)
         assert len(await journal.load()) == 2
 

@@ -48,14 +48,17 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name, least in (("terminate_timeout", 0.001), ("end_margin", 0.0)):
             value = cast("object", getattr(self, name))
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not (number and math.isfinite(value) and value >= least):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or not least <= value < math.inf
+            ):
                 raise ValueError(f"{name}: a number of seconds from {least} on, not {value!r}")
 
 
 async def terminated(
     allocations: Allocations, record: AllocationRecord
-) -> tuple[Cleanup | None, BaseException | None]:
+) -> tuple[Cleanup | None, Exception | None]:
     """Terminate an allocation, within its budget; a cancellation goes through.
 
     Returns:

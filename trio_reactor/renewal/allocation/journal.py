@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Final, TypeAlias, TypeVar, cast, final
+from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import apsw
 import msgspec
@@ -38,6 +38,36 @@ DEFAULT_MAX_RECORDS: Final = 1024
 APPLICATION: Final = 0x54524A31
 """What marks a file as a journal of this kind, in the header of every SQLite file."""
 VERSION: Final = 1
+
+
+class _Rows(Protocol):
+    """What a statement gives; apsw's own annotations are not complete before Python 3.12."""
+
+    @property
+    def get(self) -> object:
+        """The only value of the only row."""
+        ...
+
+    def __iter__(self) -> Iterator[object]: ...
+
+
+class _Database(Protocol):
+    """As much of `apsw.Connection` as is needed here."""
+
+    def execute(
+        self, statements: str, bindings: Sequence[int | float | str | None] = (), /
+    ) -> _Rows: ...
+
+    def readonly(self, name: str, /) -> bool: ...
+
+    def config(self, option: int, value: int, /) -> int: ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, *failure: object) -> bool | None: ...
+
 
 _Row: TypeAlias = tuple[str, str, float, str | None, str, float | None]
 
@@ -93,9 +123,7 @@ class SqliteJournal:
     Cancelled before its transaction has begun, a method changes nothing; after that it is finished.
     """
 
-    def __init__(
-        self, path: str, connection: apsw.Connection, writer: _Writer, max_records: int
-    ) -> None:
+    def __init__(self, path: str, connection: _Database, writer: _Writer, max_records: int) -> None:
         self.path = path
         self._connection = connection
         self._writer = writer
@@ -184,9 +212,9 @@ class _Writer:
 # ------------------------------------------------------------------------- in the writer's thread
 
 
-def _opened(path: str) -> apsw.Connection:
+def _opened(path: str) -> _Database:
     try:
-        connection = apsw.Connection(path)
+        connection = cast("_Database", apsw.Connection(path))
     except apsw.Error as failure:
         raise _refused(path, failure) from failure
     try:
@@ -200,7 +228,7 @@ def _opened(path: str) -> apsw.Connection:
     return connection
 
 
-def _take(path: str, connection: apsw.Connection) -> None:
+def _take(path: str, connection: _Database) -> None:
     """Lock the file and see that it is ours; a new one is made ours."""
     if os.path.exists(f"{path}-wal"):
         # None of ours has one, and looking at a foreign file must not tidy it up.
@@ -213,8 +241,8 @@ def _take(path: str, connection: apsw.Connection) -> None:
     connection.execute("PRAGMA synchronous = EXTRA")
     # The lock that this takes is kept until the file is closed.
     connection.execute("BEGIN EXCLUSIVE")
-    application = connection.pragma("application_id")
-    version = connection.pragma("user_version")
+    application = connection.execute("PRAGMA application_id").get
+    version = connection.execute("PRAGMA user_version").get
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     if application == 0 and version == 0 and tables == 0:
         connection.execute(_SCHEMA)
@@ -224,7 +252,7 @@ def _take(path: str, connection: apsw.Connection) -> None:
         raise JournalUnusable(
             f"{path}: this journal has version {version}; this library reads {VERSION}", path=path
         )
-    elif connection.pragma("integrity_check") != "ok":
+    elif connection.execute("PRAGMA integrity_check").get != "ok":
         raise JournalUnusable(f"{path}: this journal is damaged", path=path)
     connection.execute("COMMIT")
     _load(path, connection)
@@ -247,7 +275,7 @@ def _refused(path: str, failure: apsw.Error) -> JournalError:
     )
 
 
-def _load(path: str, connection: apsw.Connection) -> tuple[AllocationRecord, ...]:
+def _load(path: str, connection: _Database) -> tuple[AllocationRecord, ...]:
     rows = connection.execute(
         "SELECT key, renewal, intended_at, source, allocation, ends_by"
         " FROM allocation ORDER BY intended_at, key"
@@ -267,7 +295,7 @@ def _load(path: str, connection: apsw.Connection) -> tuple[AllocationRecord, ...
     return tuple(records)
 
 
-def _put(connection: apsw.Connection, record: AllocationRecord, max_records: int) -> None:
+def _put(connection: _Database, record: AllocationRecord, max_records: int) -> None:
     allocation = msgspec.json.encode(record.allocation).decode()
     with connection:
         others = connection.execute(
@@ -288,6 +316,6 @@ def _put(connection: apsw.Connection, record: AllocationRecord, max_records: int
         )
 
 
-def _forget(connection: apsw.Connection, key: str) -> None:
+def _forget(connection: _Database, key: str) -> None:
     with connection:
         connection.execute("DELETE FROM allocation WHERE key = ?", (key,))

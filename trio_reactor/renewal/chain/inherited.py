@@ -62,7 +62,7 @@ class Inheritance:
         )
         told = None if failure is None else FailureRecord.of(failure)
         self._announce.settled(Settled(record, how, cleanup, told))
-        if isinstance(failure, Exception) and not is_expected(failure):
+        if failure is not None and not is_expected(failure):
             self._defects.append(failure)
         elif how != "unconfirmed":
             try:

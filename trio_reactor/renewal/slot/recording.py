@@ -153,7 +153,7 @@ class Recording:
         slot, world = self._slot, self._slot.host.world
         refused = refusal(failure)
         cleanup = None if refused is None else refused.cleanup
-        wrong: BaseException | None = None
+        wrong: Exception | None = None
         if cleanup is None or cleanup.source is None or not has_ended(record, cleanup):
             with trio.CancelScope(shield=True) as budget:
                 budget.deadline = slot.host.close_deadline
