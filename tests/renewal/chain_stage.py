@@ -51,9 +51,15 @@ class Stage:
         self.stamps: list[Stamp] = []
         self.at: list[float] = []
 
-    def open(self, opener: SourceOpener | None = None) -> AbstractAsyncContextManager[Renewal]:
+    def open(
+        self, opener: SourceOpener | None = None, **more: Any
+    ) -> AbstractAsyncContextManager[Renewal]:
         return open_renewal(
-            opener or self.provider, options=self.options, events=self.channel, world=self.world
+            opener or self.provider,
+            options=self.options,
+            events=self.channel,
+            world=self.world,
+            **more,
         )
 
     @property

@@ -84,10 +84,10 @@ def everything() -> Iterator[ChainFacts]:
     """The product of all classes of facts, as far as at most two sources are owned."""
     for current, following in itertools.product(CURRENTS, NEXTS):
         held = (current is not None) + (following is not None)
-        for leaving, boundary, retry_at, renewing, wanted in itertools.product(
+        for leaving, boundary, (retry_at, fresh), renewing, wanted in itertools.product(
             range(MAX_OWNED - held + 1),
             BOUNDARIES,
-            (None, NOW, NOW + 1),
+            ((None, False), (NOW, False), (NOW + 1, False), (NOW + 1, True)),
             (True, False),
             (True, False),
         ):
@@ -101,6 +101,7 @@ def everything() -> Iterator[ChainFacts]:
                     boundary=boundary,
                     vacancy="loss",
                     retry_at=retry_at,
+                    fresh=fresh,
                     renewing=renewing,
                     wanted=wanted,
                 )
@@ -137,7 +138,7 @@ def check(facts: ChainFacts, decision: Decision) -> None:
             assert following is None
             assert facts.owned < MAX_OWNED
             assert not facts.exclusive_leaving
-            assert facts.retry_at is None or facts.retry_at <= facts.now
+            assert facts.fresh or facts.retry_at is None or facts.retry_at <= facts.now
             assert is_due(facts)
             assert current is None or not current.exclusive
             if current is not None:
@@ -233,7 +234,7 @@ def take(facts: ChainFacts, decision: Decision) -> ChainFacts:
     current, following = facts.current, facts.next
     match decision:
         case Prepare():
-            return change(facts, next=SourceFacts(Opening()))
+            return change(facts, next=SourceFacts(Opening()), fresh=False)
         case Abandon() | Discard():
             return change(facts, next=None, leaving=facts.leaving + 1)
         case Activate():

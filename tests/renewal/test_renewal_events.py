@@ -10,6 +10,8 @@ import pytest
 from trio_reactor.events import Event, FailureRecord
 from trio_reactor.renewal.events import (
     RENEWAL_EVENTS,
+    AdoptionDiscarded,
+    AllocationSettled,
     AnyRenewalEvent,
     ClipChanged,
     ClipLost,
@@ -24,6 +26,7 @@ from trio_reactor.renewal.events import (
     RenewalClosed,
     RenewalEvent,
     RenewalFailed,
+    RenewalFinished,
     RenewalStopped,
     RenewalWanted,
     Replaced,
@@ -49,6 +52,10 @@ EVENTS: list[RenewalEvent] = [
     SourceOpening(source=NEW, after=OLD, cause="plan", resuming=True),
     SourceOpening(source=OLD, after=None, cause="first"),
     ResumptionDiscarded(source=NEW, failure=FAILURE),
+    SourceOpening(source=OLD, after=None, cause="first", adopting=True),
+    AdoptionDiscarded(source=OLD, failure=FAILURE),
+    AllocationSettled(key="k", source="old", age=5.0, how="terminated", cleanup=CLEANUP),
+    AllocationSettled(key="k", source=None, age=5.0, how="unconfirmed", failure=FAILURE),
     SourceOpened(source=OLD, after=None, cause="first", took=0.5, lifetime=None),
     SourceOpened(source=NEW, after=OLD, cause="loss", took=0.5, lifetime=60.0, exclusive=True),
     OpenFailure(
@@ -68,6 +75,7 @@ EVENTS: list[RenewalEvent] = [
     LifetimeShortened(source=OLD, age=10.0, expires_in=5.0, detail="maintenance"),
     RenewalWanted(source=OLD, age=10.0, reason="a new credential"),
     HandedOver(old=OLD, age=59.0, new=NEW, evidence=EVIDENCE, tail=TAIL),
+    HandedOver(old=OLD, age=59.0, new=None, evidence=EVIDENCE, tail=TAIL, gap=3.0),
     *(
         ClipChanged(source=OLD, age=1.0, change=change)
         for change in (
@@ -89,6 +97,8 @@ EVENTS: list[RenewalEvent] = [
     Replaced(old=OLD, age=60.0, new=NEW, why="died", failure=FAILURE, tail=Tail()),
     SourceClosed(source=OLD, age=61.0, why="handed-over", took=0.5, cleanup=CLEANUP),
     RenewalStopped(source=None, age=0.0),
+    RenewalFinished(source=OLD, age=60.0),
+    RenewalFinished(source=None, age=0.0),
     RenewalClosed(
         source=OLD, age=61.0, report=RenewalReport(retention="bounded", total=0, complete=True)
     ),
@@ -116,8 +126,9 @@ def test_an_event_goes_through_json_and_messagepack_and_comes_back_equal(
 def test_an_event_says_of_which_source_it_speaks_and_cannot_be_changed(event: RenewalEvent) -> None:
     names = event.__struct_fields__
     assert "source" in names or "old" in names
-    opening = isinstance(event, (SourceOpening, SourceOpened, OpenFailure, ResumptionDiscarded))
-    assert opening or "age" in names
+    discarded = isinstance(event, (ResumptionDiscarded, AdoptionDiscarded))
+    opening = isinstance(event, (SourceOpening, SourceOpened, OpenFailure))
+    assert opening or discarded or "age" in names
     with pytest.raises(AttributeError):
         setattr(event, names[0], None)
 

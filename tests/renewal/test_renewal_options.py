@@ -28,6 +28,7 @@ NUMBERS = [
     "max_samples",
     "max_bytes",
     "max_clips",
+    "max_context_bytes",
     "max_sessions",
     "retained_successful_cleanups",
     "max_unresolved_cleanups",

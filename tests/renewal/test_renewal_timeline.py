@@ -229,7 +229,10 @@ _EXAMPLES: dict[type[said.RenewalEvent], said.RenewalEvent] = {
         said.Recovered(source=A, age=1, generation=2, took=0.1),
         said.Replaced(old=A, age=1, new=B, why="expired", failure=None, tail=Tail()),
         said.SourceClosed(source=A, age=1, why="retired", took=0.1, cleanup=CLEAN),
+        said.AdoptionDiscarded(source=A, failure=FailureRecord("OpenFailed", "<gone>")),
+        said.AllocationSettled(key="k", source=None, age=1.0, how="terminated"),
         said.RenewalStopped(source=None, age=0),
+        said.RenewalFinished(source=A, age=1),
         said.RenewalClosed(source=None, age=0, report=RenewalReport("bounded", 0, True)),
         said.RenewalFailed(source=A, age=1, failure=FailureRecord("TypeError", "a bug")),
     )

@@ -285,6 +285,11 @@ class Owner:
     # ------------------------------------------------------------------------------------- failing
 
     @property
+    def close_deadline(self) -> float:
+        """When everything has to have left, on the world's clock; infinite before close began."""
+        return self._close_deadline
+
+    @property
     def failure(self) -> BaseException | None:
         """The terminal failure, if there is one."""
         return self._terminal

@@ -7,6 +7,7 @@ became of every source, `events` all that happened.
 """
 
 from .errors import (
+    ContextBroken,
     ContractBroken,
     OpenFailed,
     RouteChanged,
@@ -28,6 +29,7 @@ __all__ = [
     "AudioFrame",
     "Cleanup",
     "ClipRequest",
+    "ContextBroken",
     "ContractBroken",
     "LossesUnknown",
     "MediaReceiver",

@@ -7,6 +7,7 @@ from trio_reactor.errors import ReactorError, leaves
 from .source import OpenFailed
 
 __all__ = [
+    "ContextBroken",
     "ContractBroken",
     "OpenFailed",
     "RouteChanged",
@@ -32,6 +33,10 @@ class RouteChanged(ReactorError):
 
 class ContractBroken(ReactorError):
     """An adapter did what the source protocol does not allow."""
+
+
+class ContextBroken(ReactorError):
+    """What was to be told again to a fresh source is not JSON, or is larger than it may be."""
 
 
 class SourcesExhausted(ReactorError):

@@ -5,9 +5,9 @@ number in the chain, how old it was, why it happened, and, where a source leaves
 of what it gave.  `age` is in seconds since the source was opened, and 0 while it opens.
 
 The order in which a reader sees them is the order in which things happened.  Of one source it is
-`SourceOpening`, then `OpenFailure` or `SourceOpened`, `Prepared` if it has to wait its turn,
-`OnAir`, and so on to `SourceClosed`; the clips that are lost with a source are each named by a
-`ClipLost` before its `Replaced`.
+`SourceOpening`, then `OpenFailure`, `ResumptionDiscarded`, `AdoptionDiscarded` or `SourceOpened`,
+`Prepared` if it has to wait its turn, `OnAir`, and so on to `SourceClosed`; the clips that are lost
+with a source are each named by a `ClipLost` before its `Replaced`.
 
 The phases of `trio_reactor.renewal.policy.phases` have some of these names: import that module
 whole where both are needed.
@@ -22,6 +22,7 @@ import msgspec
 
 from trio_reactor.events import Event, FailureRecord
 
+from .allocation.recovery import Settlement
 from .evidence import Cleanup
 from .policy.handoff import HandoffEvidence
 from .policy.phases import LeaveReason, RecoveryMode
@@ -30,6 +31,8 @@ from .summary import RenewalReport
 
 __all__ = [
     "RENEWAL_EVENTS",
+    "AdoptionDiscarded",
+    "AllocationSettled",
     "AnyRenewalEvent",
     "ClipChanged",
     "ClipLossReason",
@@ -47,6 +50,7 @@ __all__ = [
     "RenewalClosed",
     "RenewalEvent",
     "RenewalFailed",
+    "RenewalFinished",
     "RenewalStopped",
     "RenewalWanted",
     "Replaced",
@@ -135,6 +139,8 @@ class SourceOpening(RenewalEvent, frozen=True, kw_only=True):
     """Whether it follows nothing, a plan, or a loss."""
     resuming: bool = False
     """Whether it is given a handle to resume from."""
+    adopting: bool = False
+    """Whether it is to hold what a dead process left."""
 
 
 class ResumptionDiscarded(RenewalEvent, frozen=True, kw_only=True):
@@ -142,6 +148,31 @@ class ResumptionDiscarded(RenewalEvent, frozen=True, kw_only=True):
 
     source: SourceRef
     failure: FailureRecord
+
+
+class AdoptionDiscarded(RenewalEvent, frozen=True, kw_only=True):
+    """What a dead process left could not be adopted: it is terminated, and a fresh open follows."""
+
+    source: SourceRef
+    failure: FailureRecord
+
+
+class AllocationSettled(RenewalEvent, frozen=True, kw_only=True):
+    """It is known what has become of an allocation that a dead process left."""
+
+    key: str
+    """What it was recorded under."""
+    source: str | None
+    """The identity of its source, if that is known."""
+    age: float
+    """Seconds since it was asked for, by the wall clock."""
+    how: Settlement
+    """`unconfirmed`: it may be running still, stays recorded, and is tried again at the next
+    start."""
+    cleanup: Cleanup | None = None
+    """What terminating it has proven; `None` if it was adopted, or that failed."""
+    failure: FailureRecord | None = None
+    """Why it could not be terminated, if it could not."""
 
 
 class SourceOpened(RenewalEvent, frozen=True, kw_only=True):
@@ -239,12 +270,13 @@ class HandedOver(RenewalEvent, frozen=True, kw_only=True):
     old: SourceRef
     age: float
     """The old one's."""
-    new: SourceRef
+    new: SourceRef | None
+    """The one that took its place; `None` if an exclusive source gave way and none ever did."""
     evidence: HandoffEvidence
     tail: Tail
     """The old one's."""
     gap: float = 0.0
-    """Seconds for which nothing was on air; more than 0 only after an exclusive source."""
+    """Seconds for which nothing was on air, so far; more than 0 only after an exclusive source."""
 
 
 class ClipChanged(RenewalEvent, frozen=True, kw_only=True):
@@ -334,6 +366,15 @@ class RenewalStopped(RenewalEvent, frozen=True, kw_only=True):
     age: float
 
 
+class RenewalFinished(RenewalEvent, frozen=True, kw_only=True):
+    """The last source of a renewal that was stopped has left the air: the output has ended."""
+
+    source: SourceRef | None
+    """The last that was on air, if there was one."""
+    age: float
+    """Its age when it left the air."""
+
+
 class RenewalClosed(RenewalEvent, frozen=True, kw_only=True):
     """The renewal was closed, and everything it owned has left."""
 
@@ -357,6 +398,8 @@ class RenewalFailed(RenewalEvent, frozen=True, kw_only=True):
 AnyRenewalEvent: TypeAlias = (
     SourceOpening
     | ResumptionDiscarded
+    | AdoptionDiscarded
+    | AllocationSettled
     | SourceOpened
     | OpenFailure
     | Prepared
@@ -372,6 +415,7 @@ AnyRenewalEvent: TypeAlias = (
     | Replaced
     | SourceClosed
     | RenewalStopped
+    | RenewalFinished
     | RenewalClosed
     | RenewalFailed
 )

@@ -13,7 +13,9 @@ from trio_reactor.owner import CloseReport, OwnerOptions, open_owner
 from trio_reactor.owner.verdict import without
 from trio_reactor.world import SystemWorld, World
 
+from .allocation import Allocations
 from .chain.chain import Chain
+from .chain.replay import Context
 from .events import RenewalClosed, RenewalFailed
 from .options import RenewalOptions
 from .session import Renewal
@@ -26,6 +28,8 @@ __all__ = ["open_renewal"]
 async def open_renewal(
     open_source: SourceOpener,
     *,
+    context: Context | None = None,
+    allocations: Allocations | None = None,
     options: RenewalOptions | None = None,
     events: EventChannel | None = None,
     world: World | None = None,
@@ -38,12 +42,18 @@ async def open_renewal(
 
     Args:
         open_source: Opens a source.
+        context: Called, synchronously, when a successor is opened that has nothing to resume from:
+            returns what it has to be told again (`Predecessor.context`), as JSON of at most
+            `max_context_bytes`.  What it raises ends the renewal, and so does what is not JSON.
+        allocations: Where what is allocated is recorded before it is used, and who ends what a
+            process that died has left there; by default nothing is recorded.
         options: Leads, budgets and bounds.
         events: The application's channel, if it has one; else the handle has one of its own.
         world: Where clock and chance come from; the real ones by default.
         name: What it is called in messages and events.
 
     Raises:
+        JournalError: What is recorded could not be read or deleted, or another renewal uses it.
         OpenFailed: The first source could not be opened; `cleanup` says what is proven of it.
         BaseException: What the block of an owner raises: the body's error, the terminal failure,
             what close found, or a group of them.
@@ -55,8 +65,10 @@ async def open_renewal(
         cleanup_timeout=options.cleanup_timeout + options.accounting_timeout,
         retire_timeout=options.cleanup_timeout + options.accounting_timeout,
     )
-    async with open_owner(name, world=world, options=budgets) as owner:
-        chain = Chain(owner, open_source, options, publisher)
+    async with _claimed(allocations, name), open_owner(name, world=world, options=budgets) as owner:
+        chain = Chain(
+            owner, open_source, options, publisher, context=context, allocations=allocations
+        )
         ending = _Ending(chain, publisher)
         owner.on_failed(ending.failed)
         owner.on_closed(ending.closed)
@@ -71,6 +83,16 @@ async def open_renewal(
                 raise
             if own is not None:
                 raise own from None
+
+
+@asynccontextmanager
+async def _claimed(allocations: Allocations | None, name: str) -> AsyncGenerator[None]:
+    """Around a renewal: it alone uses its journal.  No checkpoint."""
+    if allocations is None:
+        yield
+        return
+    with allocations.journal.claimed(name):
+        yield
 
 
 def _echoes(leaf: BaseException, terminal: BaseException | None) -> bool:
@@ -90,6 +112,7 @@ class _Ending:
         slot = self._chain.on_air
         self._chain.output.fail(failure)
         tail = self._chain.last_tail()
+        self._chain.end_yield()
         # The application's channel may have ended before; its own observers hear of it.
         if not self._publisher.ended:
             self._publisher.publish(
@@ -105,6 +128,7 @@ class _Ending:
     def closed(self, report: CloseReport) -> None:
         """End the outputs and the observations."""
         last = self._chain.last
+        self._chain.end_yield()
         self._chain.output.end()
         if not self._publisher.ended:
             self._publisher.publish(

@@ -98,6 +98,9 @@ class RenewalOptions(BaseModel):
     max_clips: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
     """Clips that one source may have at a time, in any phase; one that has more is replaced."""
 
+    max_context_bytes: Annotated[int, Field(ge=2, le=1024 * 1024 * 1024)] = 1024 * 1024
+    """Bytes that the context which is told to a fresh successor may have, as JSON."""
+
     retention: Retention = "bounded"
     """Whether every source's clean-up is kept (`complete`), which bounds how many there can be; or
     the newest, and all that are not proven complete (`bounded`)."""

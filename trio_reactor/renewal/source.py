@@ -8,6 +8,7 @@ token or a feed.  What can do more says so by having the methods, and the chain 
   media;
 - `Reconnectable` survives the loss of its connection;
 - `Exclusive` cannot exist twice at the same time;
+- `Recordable` tells what another process would need to find its allocation again;
 - `Resumable` leaves its successor what it needs to go on;
 - `Mortal` notices its own end, or hears of it in advance.
 
@@ -30,7 +31,9 @@ import msgspec
 
 from trio_reactor.errors import Outcome, ReactorError
 
+from .allocation.records import AllocationRecord
 from .evidence import Cleanup
+from .jsonvalue import Json
 
 __all__ = [
     "AudioFrame",
@@ -55,6 +58,7 @@ __all__ = [
     "Playable",
     "Predecessor",
     "Reconnectable",
+    "Recordable",
     "Resumable",
     "Source",
     "SourceEvent",
@@ -62,9 +66,6 @@ __all__ = [
     "SourceState",
     "VideoFrame",
 ]
-
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""What a request may be made of."""
 
 
 # ---------------------------------------------------------------------------------------- media
@@ -277,6 +278,13 @@ class Predecessor(msgspec.Struct, frozen=True):
     """What the one before left, to go on where it stopped."""
     context: Json = None
     """What is to be told again where nothing can be resumed; never together with `resumption`."""
+    key: str | None = None
+    """Names this open, and is recorded before it where allocations are: an adapter can give it to
+    its provider, as idempotency key or tag.  Unguessable and unique, but no secret."""
+    adopt: AllocationRecord | None = None
+    """What a dead process left: connect to that, and do not allocate anything.  The source has the
+    recorded identity, and its lifetime is what is left of it.  Where that cannot be done, raise
+    `OpenFailed`: then it is terminated, and a fresh open follows."""
 
 
 class OpenFailed(ReactorError):
@@ -423,6 +431,19 @@ class Resumable(Source, Protocol):
     @property
     def resumption(self) -> str | None:
         """The latest handle to resume from."""
+        ...
+
+
+@runtime_checkable
+class Recordable(Source, Protocol):
+    """A source whose allocation another process could find again."""
+
+    @property
+    def allocation(self) -> Json:
+        """What that process would need: identifiers and addresses, and never a secret.
+
+        Asked once, when the source was opened; at most `MAX_ALLOCATION_BYTES` of JSON.
+        """
         ...
 
 

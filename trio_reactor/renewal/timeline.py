@@ -28,6 +28,8 @@ from trio_reactor.timeline import (
 )
 
 from .events import (
+    AdoptionDiscarded,
+    AllocationSettled,
     ClipLost,
     HandedOver,
     LifetimeShortened,
@@ -38,6 +40,7 @@ from .events import (
     Recovering,
     RenewalClosed,
     RenewalFailed,
+    RenewalFinished,
     RenewalStopped,
     RenewalWanted,
     Replaced,
@@ -105,9 +108,10 @@ def renewal_steps(event: Event) -> tuple[Step, ...]:
             )
         case HandedOver(old=old, new=new, evidence=evidence, tail=tail):
             why = f"handed over: {evidence.kind}{_tail(tail)}"
+            to = None if new is None else _lane(new)
             return (
                 Turned(_lane(old), "leaving", "leaving", why),
-                Happened(evidence.kind, "handover", _lane(old), _lane(new)),
+                Happened(evidence.kind, "handover", _lane(old), to),
             )
         case Recovering(source=source, mode=mode, why=why, on_air=on_air):
             lane = _lane(source)
@@ -141,11 +145,25 @@ def renewal_steps(event: Event) -> tuple[Step, ...]:
         case LifetimeShortened(source=source, expires_in=expires_in):
             return (Happened(f"ends in {expires_in:.2f} s", "note", _lane(source)),)
         case ResumptionDiscarded(source=source):
-            return (Happened("resumption refused", "note", _lane(source)),)
+            lane = _lane(source)
+            return (
+                TurnedOff(lane, "resumption refused"),
+                Happened("resumption refused, opening afresh", "note", lane),
+            )
+        case AdoptionDiscarded(source=source, failure=failure):
+            lane = _lane(source)
+            return (
+                TurnedOff(lane, f"not adopted: {_failed(failure)}"),
+                Happened("not adopted, opening afresh", "note", lane),
+            )
+        case AllocationSettled(source=source, key=key, how=how):
+            return (Happened(f"left behind: {source or key}, {how}", "note"),)
         case RenewalWanted(reason=reason):
             return (Happened(f"renewal wanted: {reason}", "note"),)
         case RenewalStopped():
             return (Happened("no more renewals", "note"),)
+        case RenewalFinished():
+            return (TurnedOff(OUTPUT.name, "the last source is gone"),)
         case RenewalClosed():
             return (TurnedOff(OUTPUT.name, "closed"),)
         case RenewalFailed(failure=failure):

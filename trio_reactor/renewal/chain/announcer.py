@@ -12,6 +12,7 @@ from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.policy.handoff import HandoffEvidence
 from trio_reactor.renewal.slot.clips import Unfinished
+from trio_reactor.renewal.slot.recording import Settled
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import GoingAway, OpenCause, SourceEvent
 from trio_reactor.world import World
@@ -36,7 +37,11 @@ class Announcer:
         """An attempt to open a source begins."""
         self.say(
             events.SourceOpening(
-                source=slot.ref, after=slot.after, cause=slot.cause, resuming=slot.resuming
+                source=slot.ref,
+                after=slot.after,
+                cause=slot.cause,
+                resuming=slot.resuming,
+                adopting=slot.recording.adopting is not None,
             )
         )
 
@@ -79,6 +84,28 @@ class Announcer:
             )
         )
 
+    def resumption_discarded(self, slot: Slot, failure: BaseException) -> None:
+        """A source could not be opened because it refused to resume."""
+        self.say(events.ResumptionDiscarded(source=slot.ref, failure=FailureRecord.of(failure)))
+
+    def adoption_discarded(self, slot: Slot, failure: BaseException) -> None:
+        """What a dead process left was not adopted."""
+        self.say(events.AdoptionDiscarded(source=slot.ref, failure=FailureRecord.of(failure)))
+
+    def settled(self, settled: Settled) -> None:
+        """It is known what has become of what a dead process left."""
+        record = settled.record
+        self.say(
+            events.AllocationSettled(
+                key=record.key,
+                source=record.source,
+                age=max(0.0, self._world.wall() - record.intended_at),
+                how=settled.how,
+                cleanup=settled.cleanup,
+                failure=settled.failure,
+            )
+        )
+
     def scheduled(self, slot: Slot) -> None:
         """It is settled when the successor of a source is due."""
         span = slot.lifespan
@@ -110,17 +137,17 @@ class Announcer:
         self,
         old: events.SourceRef,
         age: float,
-        new: Slot,
+        new: Slot | None,
         evidence: HandoffEvidence,
         tail: events.Tail,
         gap: float,
     ) -> None:
-        """A source gave way to the next at a boundary, at this age."""
+        """A source gave way to the next at a boundary, at this age; to none if none ever came."""
         self.say(
             events.HandedOver(
                 old=old,
                 age=age,
-                new=new.ref,
+                new=None if new is None else new.ref,
                 evidence=evidence,
                 tail=tail,
                 gap=gap,
@@ -217,6 +244,10 @@ class Announcer:
                 age=0.0 if on_air is None else on_air.age,
             )
         )
+
+    def finished(self, source: events.SourceRef | None, age: float) -> None:
+        """The last source has left the air, and none follows."""
+        self.say(events.RenewalFinished(source=source, age=age))
 
 
 def _record(failure: BaseException | None) -> FailureRecord | None:

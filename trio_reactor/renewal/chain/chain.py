@@ -20,12 +20,15 @@ from trio_reactor.channel import Publisher
 from trio_reactor.errors import Expired, Lost, Overflow, ReactorError, is_expected
 from trio_reactor.owner import Attempt, Owner
 from trio_reactor.renewal import events, policy
+from trio_reactor.renewal.allocation.allocations import Allocations
+from trio_reactor.renewal.allocation.records import AllocationRecord
 from trio_reactor.renewal.errors import OpenFailed, RouteChanged, refusal, sole
 from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.policy.handoff import BoundaryFacts
 from trio_reactor.renewal.slot.clips import Unfinished
+from trio_reactor.renewal.slot.recording import Settled
 from trio_reactor.renewal.slot.settings import Setting
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import (
@@ -37,8 +40,10 @@ from trio_reactor.renewal.summary import CleanupLedger
 from trio_reactor.world import World
 
 from .announcer import Announcer
+from .inherited import Inheritance
 from .lineup import Lineup, Trace
 from .proof import cleanup_of, not_opened
+from .replay import Context, Replay
 from .tally import FailureTally
 from .upkeep import Upkeep, defects_are_terminal
 
@@ -54,13 +59,23 @@ class Chain:
         opener: Opens a source.
         options: Leads, budgets and bounds.
         publisher: Where it says what happens.
+        context: What is told again to a source that has nothing to resume from.
+        allocations: Where allocations are recorded, if they are.
     """
 
     def __init__(
-        self, owner: Owner, opener: SourceOpener, options: RenewalOptions, publisher: Publisher
+        self,
+        owner: Owner,
+        opener: SourceOpener,
+        options: RenewalOptions,
+        publisher: Publisher,
+        *,
+        context: Context | None = None,
+        allocations: Allocations | None = None,
     ) -> None:
         self._owner = owner
         self.options = options
+        self.allocations = allocations
         self.announce = Announcer(publisher, owner.world)
         self.output = MediaOutput(options, self._overflowed)
         self.ledger = CleanupLedger(options)
@@ -73,7 +88,14 @@ class Chain:
         self._tally = FailureTally(options, owner.world.random)
         self._upkeep = Upkeep(self, owner)
         self._lineup = Lineup(
-            self, owner, opener, self.announce, self.ledger, self._tally, self._upkeep
+            self,
+            owner,
+            opener,
+            self.announce,
+            self.ledger,
+            self._tally,
+            self._upkeep,
+            Replay(context, options.max_context_bytes),
         )
         self._change = trio.Event()
 
@@ -98,6 +120,11 @@ class Chain:
         return self._lineup.last
 
     @property
+    def name(self) -> str:
+        """The owner's."""
+        return self._owner.name
+
+    @property
     def world(self) -> World:
         """The owner's."""
         return self._owner.world
@@ -105,7 +132,7 @@ class Chain:
     @property
     def close_deadline(self) -> float:
         """When everything has to have left, on the clock; infinite before close began."""
-        return self._owner._close_deadline
+        return self._owner.close_deadline
 
     # ------------------------------------------------------------------------------------ its life
 
@@ -113,14 +140,36 @@ class Chain:
         """Open the first source and put it on air.
 
         One that loses its connection before it is on air may recover; one that ends has not opened.
+        What a dead process left is terminated before, or is the first source.
 
         Raises:
             OpenFailed: It could not be opened; carries what is proven of its clean-up.
+            JournalError: What is recorded could not be read or deleted.
             BaseException: The defect that its adapter raised.
         """
+        left = None
+        if self.allocations is not None:
+            left = await Inheritance(self.allocations, self.world, self.announce).settle()
+        slot = await self._open_first(left)
+        attempt = slot.attempt
+        assert attempt is not None  # noqa: S101 - it is open
+        while True:
+            self._change = trio.Event()
+            until = self._settle()
+            if self.on_air is not None:
+                break
+            if slot is not self.next:
+                await attempt.wait_ended()
+                raise not_opened(slot, attempt, self._never_on_air(slot))
+            await self._wait(until)
+        self._begun = True
+        self._owner.start_soon(self.run, name=f"{self._owner.name} chain")
+
+    async def _open_first(self, left: AllocationRecord | None) -> Slot:
+        """Open the first source: what was left if it can be adopted, else a fresh one."""
         # In a scope that is cancelled already the owner would only say that it acquires nothing.
         await trio.lowlevel.checkpoint_if_cancelled()
-        slot = self._lineup.open("first")
+        slot = self._lineup.open("first", adopt=left)
         attempt = slot.attempt
         assert attempt is not None  # noqa: S101 - just started
         gone: ReactorError | None = None
@@ -138,21 +187,14 @@ class Chain:
                 raise
             gone = Lost("the first source could not be opened")
         if gone is not None:
+            fails = attempt.reason == "failed" and not attempt.is_defect
+            if left is not None and fails and not self._owner.stopping.is_set:
+                return await self._open_first(None)
             raise not_opened(slot, attempt, gone)
         # A source that was put on air after its owner began to stop would be a lie.
         await trio.lowlevel.checkpoint_if_cancelled()
         self._owner.stopping.check()
-        while True:
-            self._change = trio.Event()
-            until = self._settle()
-            if self.on_air is not None:
-                break
-            if slot is not self.next:
-                await attempt.wait_ended()
-                raise not_opened(slot, attempt, self._never_on_air(slot))
-            await self._wait(until)
-        self._begun = True
-        self._owner.start_soon(self.run, name=f"{self._owner.name} chain")
+        return slot
 
     def _never_on_air(self, slot: Slot) -> OpenFailed:
         failed = OpenFailed(
@@ -208,8 +250,7 @@ class Chain:
                 case policy.Fail():
                     self._owner.fail(self._tally.failure())
                 case policy.Finish():
-                    self.finished = True
-                    self.output.end()
+                    self._finish()
                 case policy.Prepare(cause=cause):
                     lineup.prepare(cause)
                 case policy.Abandon():
@@ -233,6 +274,19 @@ class Chain:
                 case _:
                     assert_never(decision)
         return None
+
+    def _finish(self) -> None:
+        self.finished = True
+        self.end_yield()
+        last = self.last
+        self.announce.finished(
+            None if last is None else last.ref, 0.0 if last is None else last.age
+        )
+        self.output.end()
+
+    def end_yield(self) -> None:
+        """Tell of an exclusive source that gave way and was followed by none."""
+        self._lineup.end_yield()
 
     # ----------------------------------------------------------------------------------- the facts
 
@@ -260,6 +314,7 @@ class Chain:
             vacancy=self._lineup.vacancy,
             # There is no second one before a first has been on air.
             retry_at=self._tally.retry_at if self._begun else math.inf,
+            fresh=self._lineup.offers.fresh,
             exhausted=self._begun and self._tally.exhausted,
             renewing=self.renewing,
             stopping=self._owner.stopping.is_set,
@@ -321,6 +376,8 @@ class Chain:
         if attempt.reason is not None or self._owner.stopping.is_set:
             return
         slot.advance("opened")
+        if slot.recording.adopting is not None:
+            self.announce.settled(Settled(slot.recording.adopting, "adopted"))
         self.announce.opened(slot, self.on_air)
         for event in slot.early():
             self.announce.told(slot, event)
@@ -404,10 +461,11 @@ class Chain:
         if not never_was:
             slot.advance("retired")
         slot.advance("closed")
-        slot.cleanup = cleanup_of(slot, failure)
+        slot.closed(cleanup_of(slot, failure))
         if failure is not None and not never_was:
             slot.add_failure(failure)
         cleanup = slot.cleanup
+        assert cleanup is not None  # noqa: S101 - it was just taken
         self.ledger.record(slot.incarnation, cleanup)
         for dispatch in tuple(slot.pending):
             dispatch.give_up()
@@ -415,14 +473,28 @@ class Chain:
             self._count_failed_open(slot, sole(failure))
         else:
             self.announce.closed(slot, cleanup)
+        if slot.recording.settled is not None:
+            self.announce.settled(slot.recording.settled)
         if failure is not None and attempt.is_defect:
             self._owner.fail(failure)
         self.changed()
 
     def _count_failed_open(self, slot: Slot, failure: BaseException) -> None:
         now = self.world.clock()
-        self._tally.open_failed(now, None if self.on_air is None else self.on_air.lifespan, failure)
+        if slot.recording.adopting is not None and is_expected(failure):
+            self.announce.adoption_discarded(slot, failure)
+            return
         refused = refusal(failure)
+        offers = self._lineup.offers.failed(
+            slot.offered,
+            refused=refused is not None and refused.resumption_refused and is_expected(failure),
+            permanent=refused is not None and refused.permanent,
+        )
+        if offers is not None:
+            self._lineup.offers = offers
+            self.announce.resumption_discarded(slot, failure)
+            return
+        self._tally.open_failed(now, None if self.on_air is None else self.on_air.lifespan, failure)
         over = self._tally.exhausted or slot.cause == "first" or not is_expected(failure)
         retry_at = self._tally.retry_at
         self.announce.open_failed(

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Protocol, final
+from typing import Protocol, cast, final
 
 import msgspec
 
 from trio_reactor.errors import EXPECTED, Closed, Lost, Overflow
 from trio_reactor.owner import Attempt, Owner
 from trio_reactor.renewal import events
+from trio_reactor.renewal.allocation.records import AllocationRecord
 from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.policy.handoff import HandoffEvidence
+from trio_reactor.renewal.policy.resumption import Handle, Offers
 from trio_reactor.renewal.slot.host import SlotHost
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import OpenCause, Predecessor, Source, SourceOpener
 from trio_reactor.renewal.summary import CleanupLedger
 
 from .announcer import Announcer
+from .replay import Replay
 from .tally import FailureTally
 from .upkeep import Upkeep, defects_are_terminal
 
@@ -37,6 +40,13 @@ class Trace(msgspec.Struct, frozen=True):
     """Seconds it has lived, or had when it was let go."""
     resumption: str | None = None
     """What it left, to go on where it stopped."""
+
+    @property
+    def handle(self) -> Handle | None:
+        """What it left, and whose it is."""
+        if self.resumption is None:
+            return None
+        return Handle(self.ref.incarnation, self.resumption)
 
 
 class LineupHost(SlotHost, Protocol):
@@ -63,6 +73,7 @@ class Lineup:
         ledger: Is asked before each open.
         tally: Counts what ended by itself.
         upkeep: Has the source on air play.
+        replay: What is told to a source that has nothing to resume from.
     """
 
     def __init__(
@@ -74,6 +85,7 @@ class Lineup:
         ledger: CleanupLedger,
         tally: FailureTally,
         upkeep: Upkeep,
+        replay: Replay,
     ) -> None:
         self._host = host
         self._owner = owner
@@ -82,11 +94,14 @@ class Lineup:
         self._ledger = ledger
         self._tally = tally
         self._upkeep = upkeep
+        self._replay = replay
         self.on_air: Slot | None = None
         self.next: Slot | None = None
         self.leaving: dict[int, Slot] = {}
         self.vacancy: OpenCause = "first"
         """Why the place on air is vacant, if it is."""
+        self.offers = Offers()
+        """What was left to resume from, and refused."""
         self._vacant_since: float | None = None
         self._before: Trace | None = None
         self._yielded: tuple[Trace, HandoffEvidence, events.Tail] | None = None
@@ -112,21 +127,30 @@ class Lineup:
                 raise
             # The one before has a defect, and so nothing is opened after it.
 
-    def open(self, cause: OpenCause) -> Slot:
-        """Begin to open the next source.
+    def open(self, cause: OpenCause, *, adopt: AllocationRecord | None = None) -> Slot:
+        """Begin to open the next source, or to adopt what a dead process left.
 
         Raises:
             Overflow: There is no room for its clean-up.
             Closed: The one before has a defect, which is terminal.
         """
         before = self._before if self.on_air is None else self._trace(self.on_air)
+        handle = None if before is None else self.offers.offer(before.handle)
+        context = None
+        if before is not None and handle is None:
+            with defects_are_terminal(self._owner):
+                context = self._replay.told()
         self._owner.stopping.check()
         incarnation = self._ledger.reserve()
+        self.offers = self.offers.opening()
         after = None if before is None else before.ref
         predecessor = Predecessor(
             None if after is None else after.id,
             cause,
-            resumption=None if before is None else before.resumption,
+            resumption=None if handle is None else handle.value,
+            context=context,
+            key=self._owner.world.token() if adopt is None else adopt.key,
+            adopt=adopt,
         )
         slot = Slot(self._host, self._opener, incarnation, predecessor, after)
         self.next = slot
@@ -167,6 +191,16 @@ class Lineup:
         tail = self.take_off_air(old, "handed-over")
         self._yielded = (Trace(old.ref, old.age_at_end), evidence, tail)
         self.vacancy = "plan"
+
+    def end_yield(self) -> None:
+        """Tell of the exclusive source that gave way, if none took its place and none will."""
+        if self._yielded is None:
+            return
+        old, evidence, tail = self._yielded
+        self._yielded = None
+        now = self._owner.world.clock()
+        gap = 0.0 if self._vacant_since is None else now - self._vacant_since
+        self._announce.handed_over(old.ref, old.age, None, evidence, tail, gap)
 
     def _put_on_air(self, slot: Slot, cause: OpenCause, gap: float) -> None:
         slot.advance("activated")

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from trio_reactor.errors import ReactorError
-from trio_reactor.events import FailureRecord
 from trio_reactor.owner import Attempt
 from trio_reactor.renewal.errors import OpenFailed, refusal, sole
-from trio_reactor.renewal.evidence import Cleanup
+from trio_reactor.renewal.slot.evidence import cleanup_of
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import Source
-from trio_reactor.renewal.summary import combine
 
 __all__ = ["cleanup_of", "not_opened"]
-
-
-def cleanup_of(slot: Slot, failure: BaseException | None) -> Cleanup:
-    """What is proven of the end of a slot: by its source, by its failed open, or by both."""
-    refused = refusal(failure)
-    reported = None if refused is None else refused.cleanup
-    if slot.cleanup is not None:
-        return slot.cleanup if reported is None else combine(slot.cleanup, reported)
-    if reported is not None:
-        return reported
-    if refused is not None and refused.outcome == "unknown":
-        return Cleanup.of(
-            None,
-            allocation="owned",
-            termination="unconfirmed",
-            connection="failed",
-            failures=(FailureRecord.of(refused),),
-        )
-    # A context manager that never entered has given up whatever it had: that is its contract.
-    return Cleanup.of(None, allocation="none", termination="not-needed", connection="never-opened")
 
 
 def not_opened(slot: Slot, attempt: Attempt[Source], gone: ReactorError) -> BaseException:

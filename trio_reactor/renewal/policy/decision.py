@@ -120,6 +120,8 @@ class ChainFacts(msgspec.Struct, frozen=True):
     """Why the current place is vacant, if it is."""
     retry_at: float | None = None
     """Before when nothing may be opened because something failed, on the clock."""
+    fresh: bool = False
+    """Whether a resumption was refused and the fresh open that follows is due: no pause counts."""
     exhausted: bool = False
     """Whether the failures in a row are too many, or one of them was permanent."""
     renewing: bool = True
@@ -353,7 +355,7 @@ def _has_room(facts: ChainFacts) -> bool:
 
 
 def _may_open(facts: ChainFacts) -> bool:
-    return facts.retry_at is None or facts.retry_at <= facts.now
+    return facts.fresh or facts.retry_at is None or facts.retry_at <= facts.now
 
 
 def _eligible(
@@ -383,7 +385,8 @@ def _step_at(facts: ChainFacts, options: RenewalOptions) -> float | None:
         prepared = isinstance(facts.next.phase, phases.Prepared)
         return _eligible_at(facts, options, facts.now) if prepared else None
     if current is None:
-        return facts.retry_at if facts.renewing and _has_room(facts) else None
+        pending = facts.renewing and _has_room(facts) and not _may_open(facts)
+        return facts.retry_at if pending else None
     yields = current.exclusive and _is_steady(current)
     if not facts.renewing or not (yields or _has_room(facts)):
         return None
@@ -393,7 +396,7 @@ def _step_at(facts: ChainFacts, options: RenewalOptions) -> float | None:
         at = current.prepare_at
     else:
         return None
-    if facts.retry_at is not None:
+    if facts.retry_at is not None and not facts.fresh:
         at = max(at, facts.retry_at)
     return _eligible_at(facts, options, at) if yields else at
 

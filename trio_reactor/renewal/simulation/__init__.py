@@ -26,6 +26,8 @@ counted over all sources of the provider:
 | `life` | a source; failing is its end, after so many seconds |
 | `reconnect` | a reconnect |
 | `losses` | a look at the losses of a media generation; in one step |
+| `terminate` | the termination of what a dead process left |
+| `journal`, `record` | a transaction of a `SimulatedJournal`: before it, and in it |
 | `media-close`, `close` | the end of a media generation, and of a source |
 
 Where a test wants to decide the moment by itself, it calls the source: `lose_connection`, `die`,
@@ -34,15 +36,18 @@ Where a test wants to decide the moment by itself, it calls the source: `lose_co
 
 from __future__ import annotations
 
+from .journal import SimulatedJournal
 from .media import SimulatedMedia
 from .options import SimulationOptions
 from .picture import Stamp, read_stamp
-from .provider import SimulatedProvider
+from .provider import SimulatedAllocation, SimulatedProvider
 from .source import ReconnectableSource, Recorder, SimulatedSource
 
 __all__ = [
     "ReconnectableSource",
     "Recorder",
+    "SimulatedAllocation",
+    "SimulatedJournal",
     "SimulatedMedia",
     "SimulatedProvider",
     "SimulatedSource",

@@ -45,6 +45,8 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the provider refuses a second source while one lives."""
     resumable: bool = False
     """Whether a source leaves its successor a handle to resume from."""
+    refuses_resumption: bool = False
+    """Whether a source that is given a handle to resume from refuses it, and so does not open."""
     generation_step: int = 1
     """How much a source's media generation rises each time; 0 is against the protocol."""
     stubborn: bool = False

@@ -6,8 +6,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import final
 
+import msgspec
 import trio
 
+from trio_reactor.renewal.allocation.records import AllocationRecord
+from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.source import OpenFailed, Predecessor, Source
 from trio_reactor.testing.faults import Faults
 from trio_reactor.world import World
@@ -15,7 +18,16 @@ from trio_reactor.world import World
 from .options import SimulationOptions
 from .source import ReconnectableSource, Recorder, SimulatedSource
 
-__all__ = ["SimulatedProvider"]
+__all__ = ["SimulatedAllocation", "SimulatedProvider"]
+
+
+class SimulatedAllocation(msgspec.Struct, frozen=True):
+    """A session as its provider knows it."""
+
+    key: str | None
+    """What it was asked for under."""
+    ends_at: float | None
+    """When it ends, on the clock; `None` for no end."""
 
 
 @final
@@ -55,8 +67,13 @@ class SimulatedProvider:
         """How many context managers were left."""
         self.dispatched = 0
         """How many requests for clips were sent."""
+        self.terminated: list[str] = []
+        """The keys of the records for which `terminate` was asked."""
+        self._left_behind = 0
         self.most_live = 0
         """The most sources there were at one time."""
+        self.allocated: dict[str, SimulatedAllocation] = {}
+        """The sessions that have not ended, by identity; also those that nobody is connected to."""
 
     def __repr__(self) -> str:
         return f"<SimulatedProvider: {self.opened} opened, {len(self.live)} live>"
@@ -81,6 +98,64 @@ class SimulatedProvider:
         if self._record is not None:
             self._record(what, source=source.id)
 
+    def ended(self, source: SimulatedSource) -> None:
+        """Hear that the session of a source is over."""
+        self.allocated.pop(source.id, None)
+
+    # ----------------------------------------------------------------- what outlives a process
+
+    def leave_behind(
+        self, *, identified: bool = True, lifetime: float | None = 60.0
+    ) -> AllocationRecord:
+        """Allocate a session as a process does that dies then; returns what it has recorded.
+
+        Args:
+            identified: Whether it died after it had recorded the identity.
+            lifetime: Seconds that the session lives from now; `None` for no end.
+        """
+        self._left_behind += 1
+        identity, key = f"left-behind-{self._left_behind}", self.world.token()
+        wall = self.world.wall()
+        self._allocate(identity, key, lifetime)
+        if not identified:
+            return AllocationRecord(key, "renewal", wall)
+        ends_by = None if lifetime is None else wall + lifetime
+        return AllocationRecord(
+            key, "renewal", wall, identity, {"session": identity}, ends_by=ends_by
+        )
+
+    async def terminate(self, record: AllocationRecord) -> Cleanup:
+        """End what is recorded, found by its identity or by its key; it may be gone already."""
+        await self.faults.meet("terminate")
+        self.terminated.append(record.key)
+        self._end_of_time()
+        for identity, allocation in list(self.allocated.items()):
+            if identity == record.source or allocation.key == record.key:
+                del self.allocated[identity]
+                return _ended(identity)
+        return Cleanup.of(
+            record.source, allocation="none", termination="not-needed", connection="never-opened"
+        )
+
+    def _allocate(self, identity: str, key: str | None, lifetime: float | None) -> None:
+        ends_at = None if lifetime is None else self.world.clock() + lifetime
+        self.allocated[identity] = SimulatedAllocation(key, ends_at)
+
+    def _left_of(self, identity: str) -> float | None:
+        """Seconds that a session still has which is to be adopted."""
+        allocation = self.allocated.get(identity)
+        if allocation is None:
+            raise OpenFailed("the session is over", cleanup=_ended(identity))
+        ends_at = allocation.ends_at
+        return None if ends_at is None else ends_at - self.world.clock()
+
+    def _end_of_time(self) -> None:
+        """End the sessions whose lives are over and whom nobody is connected to."""
+        for identity, allocation in list(self.allocated.items()):
+            over = allocation.ends_at is not None and allocation.ends_at <= self.world.clock()
+            if over and identity not in self.live:
+                del self.allocated[identity]
+
     @asynccontextmanager
     async def _open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
         self.attempts += 1
@@ -91,12 +166,20 @@ class SimulatedProvider:
             raise self.refusing()
         with trio.CancelScope(shield=self.options.stubborn):
             await trio.sleep(self.options.open_delay)
-        if self.options.exclusive and any(source.alive for source in self.live.values()):
+        if predecessor.resumption is not None and self.options.refuses_resumption:
+            raise OpenFailed("the simulated provider does not resume", resumption_refused=True)
+        self._end_of_time()
+        identity, lifetime = None, self.options.lifetime
+        if predecessor.adopt is not None:
+            identity = predecessor.adopt.source or ""
+            lifetime = self._left_of(identity)
+        if self.options.exclusive and self.allocated.keys() - {identity}:
             raise OpenFailed("another simulated source is alive", retryable=True)
         async with trio.open_nursery() as nursery:
             self.opened += 1
             kind = ReconnectableSource if self.options.reconnectable else SimulatedSource
-            source = kind(self, self.opened, predecessor, nursery)
+            source = kind(self, self.opened, predecessor, nursery, identity, lifetime)
+            self._allocate(source.id, predecessor.key, lifetime)
             self.live[source.id] = source
             self.most_live = max(self.most_live, len(self.live))
             self.note("opened", source)
@@ -109,3 +192,9 @@ class SimulatedProvider:
                 self.left += 1
                 self.note("left", source)
                 nursery.cancel_scope.cancel()
+
+
+def _ended(identity: str) -> Cleanup:
+    return Cleanup.of(
+        identity, allocation="owned", termination="confirmed", connection="never-opened"
+    )

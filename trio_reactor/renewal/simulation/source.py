@@ -16,6 +16,7 @@ from trio_reactor.renewal.source import (
     Commit,
     EventSink,
     GoingAway,
+    Json,
     MediaLosses,
     MediaSink,
     Predecessor,
@@ -52,15 +53,19 @@ class Provider(Protocol):
     closed: int
     dispatched: int
 
+    def ended(self, source: SimulatedSource, /) -> None:
+        """Hear that the session of a source is over."""
+        ...
+
     def note(self, what: str, source: SimulatedSource, /) -> None:
         """Record what happened to a source."""
         ...
 
 
 class SimulatedSource:
-    """One simulated source; implements `Playable`, `Exclusive`, `Resumable` and `Mortal`.
+    """One simulated source, made by a `SimulatedProvider`.
 
-    Made by a `SimulatedProvider`.
+    Implements `Playable`, `Exclusive`, `Recordable`, `Resumable` and `Mortal`.
 
     Attributes:
         number: Its number at the provider, from 1.
@@ -76,9 +81,13 @@ class SimulatedSource:
         number: int,
         predecessor: Predecessor,
         nursery: trio.Nursery,
+        identity: str | None = None,
+        lifetime: float | None = None,
     ) -> None:
         self._provider = provider
         self._nursery = nursery
+        self._identity = identity or f"simulated-{number}"
+        self._lifetime = lifetime
         self.number = number
         self.predecessor = predecessor
         self.options = provider.options
@@ -104,12 +113,12 @@ class SimulatedSource:
     @property
     def id(self) -> str:
         """Its identity."""
-        return f"simulated-{self.number}"
+        return self._identity
 
     @property
     def lifetime(self) -> float | None:
         """Seconds it lives."""
-        return self.options.lifetime
+        return self._lifetime
 
     @property
     def exclusive(self) -> bool:
@@ -120,6 +129,11 @@ class SimulatedSource:
     def resumption(self) -> str | None:
         """A handle to resume from, if it leaves one."""
         return f"after-{self.number}" if self.options.resumable else None
+
+    @property
+    def allocation(self) -> Json:
+        """What another process needs to find it again."""
+        return {"session": self.id}
 
     @property
     def alive(self) -> bool:
@@ -292,8 +306,8 @@ class SimulatedSource:
         self._connect()
         self._nursery.start_soon(self._player.play)
         self._nursery.start_soon(self._meet_end)
-        if self.options.lifetime is not None and self.options.cut_after is not None:
-            self._nursery.start_soon(self._cut, self.options.lifetime + self.options.cut_after)
+        if self._lifetime is not None and self.options.cut_after is not None:
+            self._nursery.start_soon(self._cut, self._lifetime + self.options.cut_after)
 
     def _connect(self) -> None:
         connection = self._connection = Connection()
@@ -377,6 +391,7 @@ class SimulatedSource:
         if not self._over.is_set():
             self._why = why
             self._over.set()
+            self._provider.ended(self)
             self._player.stop()
             self.lose_connection(why)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from trio_reactor.renewal.allocation.allocations import Allocations
 from trio_reactor.renewal.events import LossReason
 from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
@@ -25,6 +26,16 @@ class SlotHost(Wanted, Protocol):
     @property
     def on_air(self) -> Slot | None:
         """The slot that feeds the output now."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What the renewal is called."""
+        ...
+
+    @property
+    def allocations(self) -> Allocations | None:
+        """Where allocations are recorded; `None` if they are not."""
         ...
 
     @property

@@ -27,6 +27,7 @@ from trio_reactor.renewal.events import LossReason, SourceRef, Tail
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.policy import SourceFacts, phases
 from trio_reactor.renewal.policy.lifespan import Lifespan, lifetime_fault, notice_fault, plan
+from trio_reactor.renewal.policy.resumption import Handle
 from trio_reactor.renewal.source import (
     Exclusive,
     GoingAway,
@@ -46,6 +47,7 @@ from trio_reactor.renewal.source import (
 from .clips import ClipBook
 from .host import SlotHost
 from .leaving import account, leave
+from .recording import Recording
 from .recovery import Recovery
 from .settings import Applied
 from .sinks import SlotEvents, SlotFrames
@@ -87,6 +89,7 @@ class Slot:
         self.after = after
         self.cause: OpenCause = predecessor.cause
         self.resuming = predecessor.resumption is not None
+        self.recording = Recording(self, host.allocations, predecessor, host.name)
         self.phase: phases.Phase = phases.Opening()
         self.recovery: Recovery | None = None
         """The reconnect that is under way."""
@@ -164,6 +167,14 @@ class Slot:
     def opening(self) -> bool:
         """Whether it is being opened, or was to be when it was given up."""
         return self.attempt is not None and self.attempt.phase == "opening"
+
+    @property
+    def offered(self) -> Handle | None:
+        """What it was given to resume from, if it was."""
+        handle = self._predecessor.resumption
+        if handle is None or self.after is None:
+            return None
+        return Handle(self.after.incarnation, handle)
 
     @property
     def live(self) -> bool:
@@ -286,11 +297,12 @@ class Slot:
         world, options = self.host.world, self.host.options
         with trio.CancelScope(deadline=world.clock() + options.open_timeout) as opening:
             self._opening = opening
-            async with self._opener(self._predecessor) as source:
+            async with self.recording.kept(), self._opener(self._predecessor) as source:
                 try:
                     span = self._accept(source)
                     if span.expires_at is not None:
                         opening.deadline = min(opening.deadline, span.expires_at)
+                    await self.recording.identify(source)
                     if self.playable is not None:
                         await self._connect(self.playable)
                     # The budget can run out in the very step in which all of that was done.
@@ -320,6 +332,9 @@ class Slot:
             )
         if self.host.is_taken(identity):
             raise OpenFailed(f"source {self.incarnation} has the identity of one that is alive")
+        adopting = self.recording.adopting
+        if adopting is not None and identity != adopting.source:
+            raise OpenFailed(f"source {self.incarnation} is not the one that was to be adopted")
         lifetime = source.lifetime
         fault = lifetime_fault(lifetime, self.host.options.lead)
         if fault is not None:
