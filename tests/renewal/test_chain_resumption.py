@@ -229,17 +229,6 @@ async def test_whatever_the_context_raises_is_terminal(
     assert stage.provider.attempts == 1
 
 
-async def test_a_handle_that_is_no_text_is_terminal(
-    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = Stage(lifetime=None, resumable=True)
-    monkeypatch.setattr(SimulatedSource, "resumption", property(lambda source: 5))
-    with pytest.raises(TypeError, match="left no text"):
-        async with stage.open():
-            stage.provider.newest.die()
-            await trio.sleep(100)
-
-
 # ------------------------------------------------------------------------ what an exclusive leaves
 
 

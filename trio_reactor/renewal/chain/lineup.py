@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Protocol, cast, final
+from typing import Protocol, final
 
 import msgspec
 

@@ -50,7 +50,7 @@ async def _capabilities(trial: Trial) -> None:
     async with trial.opened() as source:
         trial.require(isinstance(cast("object", source), Source), "is not a Source")
         found = {name for name, protocol in protocols.items() if isinstance(source, protocol)}
-        expected = trial.rig.capabilities
+        expected = set[str](trial.rig.capabilities)
         trial.require(found == expected, f"is {sorted(found)} instead of {sorted(expected)}")
 
 
