@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import final
+from typing import TypeVar, final
 
 from trio_reactor.channel import EventChannel, Publisher
 from trio_reactor.errors import Failed
@@ -17,20 +17,22 @@ from .chain.chain import Chain
 from .events import RenewalClosed, RenewalFailed
 from .options import RenewalOptions
 from .session import Renewal
-from .source import SourceOpener
+from .source import Source, SourceOpener
 
 __all__ = ["open_renewal"]
+
+S = TypeVar("S", bound=Source)
 
 
 @asynccontextmanager
 async def open_renewal(
-    open_source: SourceOpener,
+    open_source: SourceOpener[S],
     *,
     options: RenewalOptions | None = None,
     events: EventChannel | None = None,
     world: World | None = None,
     name: str = "renewal",
-) -> AsyncGenerator[Renewal]:
+) -> AsyncGenerator[Renewal[S]]:
     """Open one logical session out of many sources, each of which lives only so long.
 
     Entering opens the first source and puts it on air.  Leaving closes everything, within

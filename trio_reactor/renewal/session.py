@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from typing import TypeVar, final, overload
+from typing import Generic, TypeVar, final, overload
 
 import msgspec
 
@@ -27,6 +27,7 @@ from .source import (
     ClipRequest,
     Commit,
     Playable,
+    S_co,
     VideoFrame,
 )
 from .state import RenewalState, state_of
@@ -49,8 +50,8 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 @final
-class Renewal:
-    """One unbroken logical session.  Made by `open_renewal`."""
+class Renewal(Generic[S_co]):
+    """One unbroken logical session out of sources of one kind.  Made by `open_renewal`."""
 
     def __init__(self, owner: Owner, chain: Chain, publisher: Publisher) -> None:
         self._owner = owner

@@ -27,6 +27,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
+from typing_extensions import TypeVar
 
 from trio_reactor.errors import Outcome, ReactorError
 
@@ -332,7 +333,10 @@ class Source(Protocol):
         ...
 
 
-SourceOpener: TypeAlias = Callable[[Predecessor], AbstractAsyncContextManager[Source]]
+S_co = TypeVar("S_co", bound=Source, covariant=True, default=Source)
+"""The kind of source that an application has; a bare `SourceOpener` or `Renewal` is of any."""
+
+SourceOpener: TypeAlias = Callable[[Predecessor], AbstractAsyncContextManager[S_co]]
 """Opens the next source.  Cancelling while it opens gives up what was allocated so far."""
 
 Commit: TypeAlias = Callable[[], None]
