@@ -56,6 +56,7 @@ async def open_renewal(
     budgets = OwnerOptions(
         cleanup_timeout=options.cleanup_timeout + options.accounting_timeout,
         retire_timeout=options.cleanup_timeout + options.accounting_timeout,
+        drain_timeout=options.cleanup_timeout,
     )
     async with open_owner(name, world=world, options=budgets) as owner:
         chain = Chain(owner, open_source, options, publisher)

@@ -14,11 +14,12 @@ from trio_reactor.errors import Failed, ReactorError, Refused
 from trio_reactor.events import Event
 from trio_reactor.owner import Owner
 
+from .borrowing import Borrow, Borrowing
 from .chain.chain import Chain
 from .engine.dispatch import Dispatch, identity_of
 from .errors import SessionRecovering, SessionRetired
 from .events import SourceRef
-from .media.output import MediaReceiver, MediaStatistics, Pressure
+from .media.output import MediaReceiver, Pressure
 from .policy import phases
 from .slot.settings import is_refusal
 from .slot.slot import Slot
@@ -31,6 +32,7 @@ from .source import (
     VideoFrame,
 )
 from .state import RenewalState, state_of
+from .statistics import BorrowStatistics, RenewalStatistics
 from .summary import RenewalReport
 
 __all__ = ["Accepted", "Renewal"]
@@ -56,6 +58,7 @@ class Renewal(Generic[S_co]):
     def __init__(self, owner: Owner, chain: Chain, publisher: Publisher) -> None:
         self._owner = owner
         self._chain = chain
+        self._borrowing = Borrowing(owner, chain)
         self.events = publisher
         """Everything it has to say, in order."""
 
@@ -84,9 +87,12 @@ class Renewal(Generic[S_co]):
         """
         return self._chain.output.pressure()
 
-    def statistics(self) -> MediaStatistics:
-        """What the two outputs queued and delivered.  Readable at any time."""
-        return self._chain.output.statistics()
+    def statistics(self) -> RenewalStatistics:
+        """What the outputs queued and delivered, and who borrows.  Readable at any time."""
+        output, borrowing = self._chain.output.statistics(), self._borrowing
+        return RenewalStatistics(
+            output.video, output.audio, BorrowStatistics(borrowing.lent, borrowing.waiting)
+        )
 
     @property
     def state(self) -> RenewalState:
@@ -129,6 +135,28 @@ class Renewal(Generic[S_co]):
             capacity: How many events of the channel a reader may fall behind.
         """
         return self.events.observe(lambda: self.state, *types, capacity=capacity)
+
+    # ------------------------------------------------------------------------------------ borrowing
+
+    def borrow(self) -> Borrow[S_co]:
+        """A block that uses the source on air: `async with renewal.borrow() as source`.
+
+        If there is no whole source now, entering waits for the next that is.  A switch does not
+        disturb the block: the old source stays until it ends, for as long as its life allows.  If
+        the source goes, the block is cancelled and the error comes out of it, as `TooSlowError`
+        comes out of `trio.fail_after`.  Leaving does nothing to the source.
+
+        Entering is always a checkpoint, and cancelled there it leaves nothing behind; leaving is
+        none.  A block can be inside of another.
+
+        Raises:
+            SessionRetired: The last source is gone.
+            Closed, Failed: The handle is closed, or has failed.
+            Lost: Out of the block: the source was lost, or something of it was.
+            Expired: Out of the block: its life is over.
+            Retired: Out of the block: the renewal has closed, and `cleanup_timeout` was over.
+        """
+        return Borrow(self._borrowing)
 
     # ----------------------------------------------------------------------------------- commanding
 
@@ -293,9 +321,10 @@ class Renewal(Generic[S_co]):
             What became of every source.
 
         Raises:
-            RuntimeError: Called from inside one of its own tasks.
+            RuntimeError: Called from inside one of its own tasks, or inside a block that borrows.
             BaseExceptionGroup: What went wrong that nobody has received.
         """
+        self._borrowing.check_outside()
         await self._owner.close()
         return self._chain.ledger.report()
 

@@ -11,7 +11,7 @@ counts as owned until it has left.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never, final
 
 import trio
@@ -68,8 +68,12 @@ class Chain:
         self.canvas = Setting[tuple[int, int] | None](None)
         self.renewing = True
         self.finished = False
+        self.on_step: list[Callable[[], None]] = []
+        """Told, synchronously, after each step and each change: look again."""
         self._begun = False
         """Whether a source has been on air."""
+        self._wanted_beyond = 0
+        """A source with a higher number than this is wanted, if one on air has none."""
         self._tally = FailureTally(options, owner.world.random)
         self._upkeep = Upkeep(self, owner)
         self._lineup = Lineup(
@@ -189,14 +193,25 @@ class Chain:
         for attempt in opening:
             await attempt.wait_ended()
 
+    def want(self, beyond: int) -> None:
+        """Want a source on air with a higher number than this."""
+        self._wanted_beyond = max(self._wanted_beyond, beyond)
+        self.changed()
+
     def changed(self) -> None:
         """Something that decides has changed: look again."""
         self._change.set()
+
+    def told(self) -> None:
+        """Tell those who wait for a step to look."""
+        for look in self.on_step:
+            look()
 
     def _settle(self) -> float | None:
         """Take every step that is due; returns until when to wait, `None` for a change only."""
         lineup = self._lineup
         while not self.finished:
+            self.told()
             now = self.world.clock()
             self._tally.settle(now, None if self.on_air is None else self.on_air.lifespan)
             decision = policy.decide(self.facts(now), self.options)
@@ -232,6 +247,7 @@ class Chain:
                     lineup.replace("expired")
                 case _:
                     assert_never(decision)
+        self.told()
         return None
 
     # ----------------------------------------------------------------------------------- the facts
@@ -262,6 +278,7 @@ class Chain:
             retry_at=self._tally.retry_at if self._begun else math.inf,
             exhausted=self._begun and self._tally.exhausted,
             renewing=self.renewing,
+            wanted=on_air is not None and on_air.incarnation <= self._wanted_beyond,
             stopping=self._owner.stopping.is_set,
         )
 
@@ -353,6 +370,9 @@ class Chain:
             occurrence = why
         if slot.advance(occurrence):
             self.say_recovering(slot, why, cause)
+        elif slot.loans:
+            slot.loss = cause
+            slot.recall("lost")  # it was handed over, and is still lent
         self.changed()
 
     def slot_failed(self, slot: Slot, defect: Exception) -> None:
@@ -366,6 +386,7 @@ class Chain:
         elif slot is self.next and not isinstance(slot.phase, phases.Opening):
             self._lineup.next = None
             self._lineup.let_go(slot, "retired")
+        slot.recall("retired")
 
     def say_recovering(
         self, slot: Slot, why: events.LossReason, cause: BaseException | None
@@ -392,6 +413,9 @@ class Chain:
                 self._lineup.lose(slot, occurrence)
             elif slot is self.next:
                 self._lineup.discard(occurrence)
+        elif slot.loans:
+            slot.loss = failure
+            slot.recall("expired" if attempt.reason == "expired" else "lost")
         self.changed()
 
     def slot_ended(self, slot: Slot, attempt: Attempt[Source]) -> None:

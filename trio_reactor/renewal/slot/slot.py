@@ -46,6 +46,7 @@ from trio_reactor.renewal.source import (
 from .clips import ClipBook
 from .host import SlotHost
 from .leaving import account, leave
+from .loans import Loan, LoanEnd, ends_loans
 from .recovery import Recovery
 from .settings import Applied
 from .sinks import SlotEvents, SlotFrames
@@ -94,6 +95,8 @@ class Slot:
         """The reconnect that is under way."""
         self.pending: dict[Dispatch[Any], None] = {}
         """Commands that were not answered yet."""
+        self.loans: dict[Loan, None] = {}
+        """Who uses the source directly, and is not to have it taken away."""
         self.began = host.world.clock()
         self.lost_at: float | None = None
         self.left_at: float | None = None
@@ -219,12 +222,19 @@ class Slot:
         if self.phase is before:
             return False
         _log.debug("source %d: %s", self.incarnation, occurrence)
+        if self.loans and (why := ends_loans(self.phase, occurrence)) is not None:
+            self.recall(why)
         if not self.live:
-            self._events.advance()
-            self._frames.advance()
+            if not self.loans:
+                self._hush()
             if self.left_at is None:
                 self.left_at = self.host.world.clock()
         return True
+
+    def _hush(self) -> None:
+        """Hear nothing more of what its source pushes."""
+        self._events.advance()
+        self._frames.advance()
 
     def shorten(self, expires_in: float) -> bool:
         """Take the notice that it ends sooner; returns whether that is sooner than was known.
@@ -250,7 +260,24 @@ class Slot:
     def retire(self, occurrence: phases.Occurrence) -> None:
         """Let it go: it leaves in the ordinary way, in its own task."""
         self.advance(occurrence)
-        if self.attempt is not None:
+        self._leave_unless_lent()
+
+    def give_back(self, loan: Loan) -> None:
+        """Hear that a use of the source is over; after a handover it leaves with the last."""
+        self.loans.pop(loan, None)
+        if isinstance(self.phase, phases.Leaving):
+            self._leave_unless_lent()
+
+    def recall(self, why: LoanEnd) -> None:
+        """Take the source from everybody who uses it, at once."""
+        loans, self.loans = self.loans, {}
+        for loan in loans:
+            loan.cut(why)
+        if not self.live:
+            self._leave_unless_lent()
+
+    def _leave_unless_lent(self) -> None:
+        if not self.loans and self.attempt is not None:
             self.attempt.request_retire()
 
     def early(self) -> list[SourceEvent]:
@@ -291,6 +318,7 @@ class Slot:
                     yield source
                 finally:
                     self.host.slot_leaving(self)
+                    self._hush()
                     await leave(self, source)
         if opening.cancelled_caught:
             raise self._too_slow()
@@ -408,11 +436,13 @@ class Slot:
         """Take an event of the source's."""
         if isinstance(event, GoingAway):
             try:
-                if not self.shorten(event.expires_in):
+                if not self.shorten(event.expires_in) or not self.live:
                     return
             except ContractBroken as broken:
                 self.broke("contract-broken", broken)
                 return
+        elif not self.live:
+            return  # handed over and still lent: only how long it lives matters
         elif not self.book.apply(event, self.host.world.clock()):
             return  # said twice, or late
         elif len(self.book) > self.host.options.max_clips:
