@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -51,9 +51,17 @@ class Stage:
         self.stamps: list[Stamp] = []
         self.at: list[float] = []
 
-    def open(self, opener: SourceOpener | None = None) -> AbstractAsyncContextManager[Renewal]:
+    def open(
+        self,
+        opener: SourceOpener | None = None,
+        check: Callable[[Source], Awaitable[object]] | None = None,
+    ) -> AbstractAsyncContextManager[Renewal]:
         return open_renewal(
-            opener or self.provider, options=self.options, events=self.channel, world=self.world
+            opener or self.provider,
+            check=check,
+            options=self.options,
+            events=self.channel,
+            world=self.world,
         )
 
     @property

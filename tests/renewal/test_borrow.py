@@ -467,11 +467,13 @@ async def test_close_beside_a_block_of_the_same_task_is_no_close_inside_of_it(
     autojump_clock: object,
 ) -> None:
     exchange = Exchange()
-    async with open_renewal(exchange, options=options()) as renewal, trio.open_nursery() as beside:
-        async with renewal.borrow():
-            beside.start_soon(renewal.close)
-            await trio.sleep(2)
-        await trio.sleep(0)
+    async with (
+        open_renewal(exchange, options=options()) as renewal,
+        trio.open_nursery() as beside,
+        renewal.borrow(),
+    ):
+        beside.start_soon(renewal.close)
+        await trio.sleep(2)
     assert exchange.newest.closed_at == pytest.approx(2.0)
 
 

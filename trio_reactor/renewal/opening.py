@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar, final
+from typing import TypeVar, cast, final
 
 from trio_reactor.channel import EventChannel, Publisher
 from trio_reactor.errors import Failed
@@ -17,6 +17,7 @@ from .chain.chain import Chain
 from .events import RenewalClosed, RenewalFailed
 from .options import RenewalOptions
 from .session import Renewal
+from .slot.checking import Check
 from .source import Source, SourceOpener
 
 __all__ = ["open_renewal"]
@@ -28,6 +29,7 @@ S = TypeVar("S", bound=Source)
 async def open_renewal(
     open_source: SourceOpener[S],
     *,
+    check: Callable[[S], Awaitable[object]] | None = None,
     options: RenewalOptions | None = None,
     events: EventChannel | None = None,
     world: World | None = None,
@@ -40,6 +42,8 @@ async def open_renewal(
 
     Args:
         open_source: Opens a source.
+        check: Looks at each source once, right before it goes on air, within `check_timeout`.  What
+            it raises is a loss of that source, which another follows; a defect is terminal.
         options: Leads, budgets and bounds.
         events: The application's channel, if it has one; else the handle has one of its own.
         world: Where clock and chance come from; the real ones by default.
@@ -59,7 +63,7 @@ async def open_renewal(
         drain_timeout=options.cleanup_timeout,
     )
     async with open_owner(name, world=world, options=budgets) as owner:
-        chain = Chain(owner, open_source, options, publisher)
+        chain = Chain(owner, open_source, options, publisher, cast("Check | None", check))
         ending = _Ending(chain, publisher)
         owner.on_failed(ending.failed)
         owner.on_closed(ending.closed)

@@ -59,7 +59,8 @@ class RenewalOptions(BaseModel):
     then has an unknown outcome, and costs its source its place."""
 
     check_timeout: _Positive = 5.0
-    """Seconds that the check of a source before it goes on air may take."""
+    """Seconds that the check of a source before it goes on air may take; where there is one, `lead`
+    has to leave time for it."""
 
     cleanup_timeout: _Positive = 10.0
     """Seconds a source may take to leave, and all of them together at close."""

@@ -16,6 +16,7 @@ from trio_reactor.owner import Owner
 
 from .borrowing import Borrow, Borrowing
 from .chain.chain import Chain
+from .demand import Demand
 from .engine.dispatch import Dispatch, identity_of
 from .errors import SessionRecovering, SessionRetired
 from .events import SourceRef
@@ -59,6 +60,7 @@ class Renewal(Generic[S_co]):
         self._owner = owner
         self._chain = chain
         self._borrowing = Borrowing(owner, chain)
+        self._demand = Demand(owner, chain, self._borrowing)
         self.events = publisher
         """Everything it has to say, in order."""
 
@@ -298,6 +300,23 @@ class Renewal(Generic[S_co]):
         await self._command(slot, tell).outcome()
         for dispatch in following:
             await dispatch.outcome()
+
+    async def renew(self, reason: str) -> SourceRef:
+        """Have a successor take over at the next boundary; returns once it is on air.
+
+        What takes over was opened after this was asked for, and so with what was set until then, a
+        new credential say.  Requests for which nothing has begun to open are one.  If a successor
+        opens already, it takes over as it was to, and one more follows it.  Cancelling only leaves:
+        the successor comes.
+
+        Args:
+            reason: Why, in the application's words, for `RenewalWanted`.
+
+        Raises:
+            NotRenewing: Renewal was stopped.
+            Closed, Failed: The handle is closed, or has failed.
+        """
+        return await self._demand.renew(reason)
 
     async def stop_renewal(self) -> None:
         """Prepare no successors any more; the source on air stays to its end, then the output ends.

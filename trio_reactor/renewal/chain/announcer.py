@@ -209,6 +209,16 @@ class Announcer:
             )
         )
 
+    def wanted(self, on_air: Slot | None, reason: str) -> None:
+        """The application asked for a successor."""
+        self.say(
+            events.RenewalWanted(
+                source=None if on_air is None else on_air.ref,
+                age=0.0 if on_air is None else on_air.age,
+                reason=reason,
+            )
+        )
+
     def stopped(self, on_air: Slot | None) -> None:
         """No successors are prepared any more."""
         self.say(

@@ -25,6 +25,7 @@ from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.policy.handoff import BoundaryFacts
+from trio_reactor.renewal.slot.checking import Check
 from trio_reactor.renewal.slot.clips import Unfinished
 from trio_reactor.renewal.slot.settings import Setting
 from trio_reactor.renewal.slot.slot import Slot
@@ -54,13 +55,20 @@ class Chain:
         opener: Opens a source.
         options: Leads, budgets and bounds.
         publisher: Where it says what happens.
+        check: Looks at each source before it goes on air.
     """
 
     def __init__(
-        self, owner: Owner, opener: SourceOpener, options: RenewalOptions, publisher: Publisher
+        self,
+        owner: Owner,
+        opener: SourceOpener,
+        options: RenewalOptions,
+        publisher: Publisher,
+        check: Check | None = None,
     ) -> None:
         self._owner = owner
         self.options = options
+        self._check = check
         self.announce = Announcer(publisher, owner.world)
         self.output = MediaOutput(options, self._overflowed)
         self.ledger = CleanupLedger(options)
@@ -105,6 +113,11 @@ class Chain:
     def world(self) -> World:
         """The owner's."""
         return self._owner.world
+
+    @property
+    def has_check(self) -> bool:
+        """Whether a source is to be checked before it goes on air."""
+        return self._check is not None
 
     @property
     def close_deadline(self) -> float:
@@ -231,6 +244,11 @@ class Chain:
                     lineup.discard("retired")
                 case policy.Discard(why=why):
                     lineup.discard(why)
+                case policy.Check():
+                    slot = self.next
+                    assert slot is not None  # noqa: S101 - the policy saw it
+                    assert self._check is not None  # noqa: S101 - else it counts as checked
+                    self._upkeep.check(slot, self._check, now + self.options.check_timeout)
                 case policy.Activate(cause=cause):
                     lineup.activate(cause)
                 case policy.HandOver(evidence=evidence):
@@ -402,8 +420,8 @@ class Chain:
         failure = attempt.failure
         if failure is not None and attempt.is_defect:
             self._owner.fail(failure)
+        expired = attempt.reason == "expired" or isinstance(failure, Expired)
         if slot.live:
-            expired = attempt.reason == "expired" or isinstance(failure, Expired)
             condemned = isinstance(slot.phase, phases.Recovering) and slot.phase.mode == "replace"
             if expired or not condemned:
                 slot.why = "expired" if expired else "died"
@@ -415,7 +433,7 @@ class Chain:
                 self._lineup.discard(occurrence)
         elif slot.loans:
             slot.loss = failure
-            slot.recall("expired" if attempt.reason == "expired" else "lost")
+            slot.recall("expired" if expired else "lost")
         self.changed()
 
     def slot_ended(self, slot: Slot, attempt: Attempt[Source]) -> None:

@@ -43,6 +43,7 @@ from trio_reactor.renewal.source import (
     SourceState,
 )
 
+from .checking import Checking
 from .clips import ClipBook
 from .host import SlotHost
 from .leaving import account, leave
@@ -93,6 +94,10 @@ class Slot:
         self.phase: phases.Phase = phases.Opening()
         self.recovery: Recovery | None = None
         """The reconnect that is under way."""
+        self.checking: Checking | None = None
+        """The check of it before it goes on air, under way."""
+        self.checked = not host.has_check
+        """Whether it may go on air, as far as the application's check goes."""
         self.pending: dict[Dispatch[Any], None] = {}
         """Commands that were not answered yet."""
         self.loans: dict[Loan, None] = {}
@@ -191,10 +196,14 @@ class Slot:
             None if span is None else span.prepare_at,
             self.exclusive,
             # A reconnect that goes on does not delay the replacement it has come to meanwhile.
-            self.recovery is not None
-            and isinstance(phase, phases.Recovering)
-            and phase.mode == "reconnect",
+            (self.checking is not None and isinstance(phase, phases.Prepared))
+            or (
+                self.recovery is not None
+                and isinstance(phase, phases.Recovering)
+                and phase.mode == "reconnect"
+            ),
             bool(self.pending) or len(self.book) > 0,
+            self.checked,
         )
 
     def tail(self, dropped: tuple[int | None, int | None]) -> Tail:
@@ -271,6 +280,8 @@ class Slot:
     def recall(self, why: LoanEnd) -> None:
         """Take the source from everybody who uses it, at once."""
         loans, self.loans = self.loans, {}
+        if why == "lost" and self.expires_in == 0:
+            why = "expired"  # whichever sign of its end was the first to be noticed
         for loan in loans:
             loan.cut(why)
         if not self.live:
