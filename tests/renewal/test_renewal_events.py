@@ -14,6 +14,7 @@ from trio_reactor.renewal.events import (
     ClipChanged,
     ClipLost,
     HandedOver,
+    InputLost,
     LifetimeShortened,
     OnAir,
     OpenFailure,
@@ -88,6 +89,7 @@ EVENTS: list[RenewalEvent] = [
     Replaced(old=OLD, age=60.0, new=None, why="expired", failure=None, tail=TAIL),
     Replaced(old=OLD, age=60.0, new=NEW, why="died", failure=FAILURE, tail=Tail()),
     SourceClosed(source=OLD, age=61.0, why="handed-over", took=0.5, cleanup=CLEANUP),
+    InputLost(source=OLD, age=3.0, pieces=2, bytes=2048, why="source-lost"),
     RenewalStopped(source=None, age=0.0),
     RenewalClosed(
         source=OLD, age=61.0, report=RenewalReport(retention="bounded", total=0, complete=True)

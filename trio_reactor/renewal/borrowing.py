@@ -100,6 +100,11 @@ class Borrow(Generic[S_co]):
         self._borrowing.cut_short[self] = None
         self._scope.cancel()
 
+    @property
+    def whole(self) -> bool:
+        """Whether its source has not been taken back."""
+        return self._cut is None
+
     def holds(self, task: trio.lowlevel.Task, nursery: trio.Nursery | None) -> bool:
         """Whether a task, or a child of it in this nursery of its, runs inside the block."""
         if task is not self._task:

@@ -96,6 +96,9 @@ class RenewalOptions(BaseModel):
     need at 1920x1080 in `rgb24` (597 MB) with some to spare: it bounds memory where pictures are
     larger, and never acts before `max_frames` where they are not."""
 
+    max_input_bytes: _Count = 1024 * 1024
+    """Bytes of input that are held while they cannot be sent; what does not fit is refused."""
+
     max_clips: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
     """Clips that one source may have at a time, in any phase; one that has more is replaced."""
 

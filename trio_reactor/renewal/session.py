@@ -35,6 +35,7 @@ from .source import (
 from .state import RenewalState, state_of
 from .statistics import BorrowStatistics, RenewalStatistics
 from .summary import RenewalReport
+from .upstream import Upstream
 
 __all__ = ["Accepted", "Renewal"]
 
@@ -61,6 +62,7 @@ class Renewal(Generic[S_co]):
         self._chain = chain
         self._borrowing = Borrowing(owner, chain)
         self._demand = Demand(owner, chain, self._borrowing)
+        self._upstream = Upstream(owner, chain, self._borrowing)
         self.events = publisher
         """Everything it has to say, in order."""
 
@@ -90,10 +92,13 @@ class Renewal(Generic[S_co]):
         return self._chain.output.pressure()
 
     def statistics(self) -> RenewalStatistics:
-        """What the outputs queued and delivered, and who borrows.  Readable at any time."""
+        """What the outputs, the borrowers and the input come to.  Readable at any time."""
         output, borrowing = self._chain.output.statistics(), self._borrowing
         return RenewalStatistics(
-            output.video, output.audio, BorrowStatistics(borrowing.lent, borrowing.waiting)
+            output.video,
+            output.audio,
+            BorrowStatistics(borrowing.lent, borrowing.waiting),
+            self._upstream.statistics(),
         )
 
     @property
@@ -159,6 +164,28 @@ class Renewal(Generic[S_co]):
             Retired: Out of the block: the renewal has closed, and `cleanup_timeout` was over.
         """
         return Borrow(self._borrowing)
+
+    # ------------------------------------------------------------------------------------- upstream
+
+    async def send_input(self, data: bytes) -> None:
+        """Have a piece of input sent to the source on air, in order, and at most once.
+
+        It returns once the piece is accepted, not once it is sent: input is live, and whoever makes
+        it must not wait for a source that changes.  While there is no whole source, what was
+        accepted is held for the next, within `max_input_bytes`.  A switch lets the piece under way
+        finish.  A piece that was under way when its source was lost is never sent again: an
+        `InputLost` says so, and `statistics` counts it.  At close what is held is still sent to the
+        source on air, within `cleanup_timeout`.  An empty piece is nothing, and is not sent.
+
+        Always a checkpoint; cancelled there, nothing was accepted.
+
+        Raises:
+            InputOverflow: It does not fit; nothing of it is sent.
+            Refused: The source on air is not `Receptive`.
+            SessionRetired: The last source is gone.
+            Closed, Failed: The handle is closed, or has failed.
+        """
+        await self._upstream.send(data)
 
     # ----------------------------------------------------------------------------------- commanding
 

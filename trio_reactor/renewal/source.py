@@ -9,7 +9,8 @@ token or a feed.  What can do more says so by having the methods, and the chain 
 - `Reconnectable` survives the loss of its connection;
 - `Exclusive` cannot exist twice at the same time;
 - `Resumable` leaves its successor what it needs to go on;
-- `Mortal` notices its own end, or hears of it in advance.
+- `Mortal` notices its own end, or hears of it in advance;
+- `Receptive` takes what the application sends upstream.
 
 A source is opened by a `SourceOpener`, which returns an async context manager: what it enters it
 also leaves, in one and the same task.
@@ -55,6 +56,7 @@ __all__ = [
     "OpenFailed",
     "Playable",
     "Predecessor",
+    "Receptive",
     "Reconnectable",
     "Resumable",
     "Source",
@@ -436,4 +438,18 @@ class Mortal(Source, Protocol):
 
     def wait_lost(self) -> Awaitable[None]:
         """Return when it has ended; raise why if that is known.  Cancelling changes nothing."""
+        ...
+
+
+@runtime_checkable
+class Receptive(Source, Protocol):
+    """A source that takes what the application sends upstream: sound, or events of its user."""
+
+    async def send_input(self, data: bytes, /) -> None:
+        """Send a piece; returns once the next can follow it.  Never called twice at a time.
+
+        Raises:
+            Refused: The provider said no to this piece, and takes the next.
+            Lost: The connection ended; whether the piece arrived is not known.
+        """
         ...

@@ -28,6 +28,7 @@ from trio_reactor.timeline import (
 from .events import (
     ClipLost,
     HandedOver,
+    InputLost,
     LifetimeShortened,
     OnAir,
     OpenFailure,
@@ -140,6 +141,8 @@ def renewal_steps(event: Event) -> tuple[Step, ...]:
             return (Happened(f"ends in {expires_in:.2f} s", "note", _lane(source)),)
         case ResumptionDiscarded(source=source):
             return (Happened("resumption refused", "note", _lane(source)),)
+        case InputLost(pieces=pieces, bytes=size, why=why):
+            return (Happened(f"lost: {pieces} pieces of input, {size} bytes: {why}", "loss"),)
         case RenewalWanted(reason=reason):
             return (Happened(f"renewal wanted: {reason}", "note"),)
         case RenewalStopped():

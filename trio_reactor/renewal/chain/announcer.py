@@ -209,6 +209,20 @@ class Announcer:
             )
         )
 
+    def input_lost(
+        self, slot: Slot | None, pieces: int, size: int, why: events.InputLossReason
+    ) -> None:
+        """Input that was accepted is not known to have arrived."""
+        self.say(
+            events.InputLost(
+                source=None if slot is None else slot.ref,
+                age=0.0 if slot is None else slot.age,
+                pieces=pieces,
+                bytes=size,
+                why=why,
+            )
+        )
+
     def wanted(self, on_air: Slot | None, reason: str) -> None:
         """The application asked for a successor."""
         self.say(

@@ -35,6 +35,7 @@ from trio_reactor.renewal.source import (
     OpenFailed,
     Playable,
     Predecessor,
+    Receptive,
     Reconnectable,
     Resumable,
     Source,
@@ -117,6 +118,8 @@ class Slot:
         """The source, if its connection can be made again."""
         self.resumable: Resumable | None = None
         """The source, if it leaves its successor what it needs to go on."""
+        self.receptive: Receptive | None = None
+        """The source, if it takes input."""
         self.identity: str | None = None
         self.exclusive = False
         """Whether there can be no second source while it lives."""
@@ -355,6 +358,7 @@ class Slot:
         self.exclusive = isinstance(source, Exclusive) and source.exclusive
         self.playable = source if isinstance(source, Playable) else None
         self.reconnectable = source if isinstance(source, Reconnectable) else None
+        self.receptive = source if isinstance(source, Receptive) else None
         self.resumable = _resumable(source)
         world = self.host.world
         self.lifespan = plan(world.clock(), lifetime, self.host.options, world.random)
