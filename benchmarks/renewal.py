@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import functools
 import gc
+import time
 import tracemalloc
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
 import trio.testing
 
 from trio_reactor.channel import EventChannel
-from trio_reactor.renewal import ClipRequest, Renewal, RenewalOptions, open_renewal
+from trio_reactor.renewal import (
+    Cleanup,
+    ClipRequest,
+    Predecessor,
+    Renewal,
+    RenewalOptions,
+    open_renewal,
+)
 from trio_reactor.renewal.simulation import SimulatedProvider, SimulationOptions, read_stamp
 from trio_reactor.world import SeededWorld
 
@@ -21,6 +29,7 @@ from .harness import Benchmark
 CHAINS = 1_000
 MEASURED = 200
 HANDOVERS = 1_000
+BORROWS = 20_000
 FRAME_RATE = 25.0
 SCENE = 25
 
@@ -137,6 +146,40 @@ def _run_virtual() -> tuple[int, float]:
     return trio.run(_thousand_handovers, clock=trio.testing.MockClock(autojump_threshold=0.0))
 
 
+class _Token:
+    """The least that a source can be."""
+
+    id = "token"
+    lifetime = None
+
+    async def close(self) -> Cleanup:
+        return Cleanup.of(self.id, allocation="owned", termination="confirmed", connection="closed")
+
+
+@asynccontextmanager
+async def _open_token(_: Predecessor) -> AsyncGenerator[_Token]:
+    yield _Token()
+
+
+async def _borrowing() -> float:
+    """Microseconds to borrow the source on air and give it back."""
+    async with open_renewal(_open_token) as renewal:
+        began = time.perf_counter()
+        for _ in range(BORROWS):
+            async with renewal.borrow():
+                pass
+        return (time.perf_counter() - began) / BORROWS * 1e6
+
+
+async def _locking() -> float:
+    lock = trio.Lock()
+    began = time.perf_counter()
+    for _ in range(BORROWS):
+        async with lock:
+            pass
+    return (time.perf_counter() - began) / BORROWS * 1e6
+
+
 def _idle() -> float:
     return trio.run(_wakeups, clock=trio.testing.MockClock(autojump_threshold=0.0))
 
@@ -148,6 +191,15 @@ def _per_chain() -> float:
 BENCHMARKS: Sequence[Benchmark] = (
     Benchmark("renewal_idle_wakeups_1000", "steps/h", _idle, at_most=0, rounds=1),
     Benchmark("renewal_bytes_per_chain", "bytes", _per_chain, at_most=48_000, rounds=3),
+    # Both have one checkpoint; a block that is cancelled when its source goes has a cancel scope too.
+    # Written by hand, a checkpoint and a scope are 1.9 of an uncontended lock.
+    Benchmark(
+        "renewal_borrow_vs_lock",
+        "us/op",
+        functools.partial(trio.run, _borrowing),
+        functools.partial(trio.run, _locking),
+        at_most=2.6,
+    ),
     Benchmark(
         "renewal_frames_lost_1000_handovers",
         "frames",

@@ -14,6 +14,7 @@ from trio_reactor.renewal.policy import (
     Abandon,
     Activate,
     ChainFacts,
+    Check,
     Decision,
     Discard,
     Expire,
@@ -67,13 +68,15 @@ NEXTS: tuple[SourceFacts | None, ...] = (
     None,
     SourceFacts(Opening()),
     *(
-        SourceFacts(phase, expires_at, busy=busy)
-        for phase, busy in (
-            (Prepared(), False),
-            (Recovering(False, "reconnect"), False),
-            (Recovering(False, "reconnect"), True),
-            (Recovering(False, "replace"), False),
-            (Recovering(False, "replace"), True),
+        SourceFacts(phase, expires_at, busy=busy, checked=checked)
+        for phase, busy, checked in (
+            (Prepared(), False, True),
+            (Prepared(), False, False),
+            (Prepared(), True, False),
+            (Recovering(False, "reconnect"), False, False),
+            (Recovering(False, "reconnect"), True, True),
+            (Recovering(False, "replace"), False, False),
+            (Recovering(False, "replace"), True, True),
         )
         for expires_at in (None, NOW - 1, NOW + 3)
     ),
@@ -149,6 +152,7 @@ def check(facts: ChainFacts, decision: Decision) -> None:
             assert current is not None
             assert following is not None
             assert (current.phase, following.phase) == (OnAir(), Prepared())
+            assert following.checked
             assert facts.boundary.next_ready
             assert facts.boundary.idle_since is not None
             assert evidence.captured_at == facts.now
@@ -160,9 +164,19 @@ def check(facts: ChainFacts, decision: Decision) -> None:
             assert is_due(facts)
             assert facts.boundary.idle_since is not None
             assert evidence.captured_at == facts.now
+        case Check(role=role):
+            assert role == "next"
+            assert following is not None
+            assert following.phase == Prepared()
+            assert not following.checked
+            assert not following.busy
+            checked = msgspec.structs.replace(following, checked=True)
+            after = decide(msgspec.structs.replace(facts, next=checked), OPTIONS)
+            assert isinstance(after, Activate if current is None else HandOver)
         case Activate(cause=cause):
             assert current is None
             assert following is not None
+            assert following.checked
             assert following.phase == Prepared()
             assert cause == facts.vacancy
         case Reconnect(role=role, within=within):
@@ -203,6 +217,7 @@ def test_every_decision_is_one_that_the_facts_allow() -> None:
     assert seen == {
         Abandon,
         Activate,
+        Check,
         Discard,
         Expire,
         Finish,
@@ -259,6 +274,9 @@ def take(facts: ChainFacts, decision: Decision) -> ChainFacts:
                 vacancy="plan" if isinstance(decision, Yield) else "loss",
                 wanted=False,
             )
+        case Check():
+            assert following is not None
+            return change(facts, next=change(following, busy=True))
         case Reconnect(role="current"):
             assert current is not None
             return change(facts, current=change(current, busy=True))
@@ -335,6 +353,25 @@ def test_a_renewal_without_incident_sleeps_from_one_deadline_to_the_next() -> No
     assert decide(facts, OPTIONS) == Wait(140.25)
     evidence = HandoffEvidence("grace-elapsed", 140.25, "c", 10, 9, "ended", 140.0)
     assert decide(at(facts, 140.25), OPTIONS) == HandOver(evidence)
+
+
+def test_the_next_is_checked_when_its_turn_has_come_and_then_the_boundary_counts_again() -> None:
+    change = msgspec.structs.replace
+    following = SourceFacts(Prepared(), checked=False)
+    facts = ChainFacts(
+        now=NOW,
+        current=SourceFacts(OnAir(), expires_at=NOW + 9, prepare_at=NOW - 30),
+        next=following,
+        boundary=BOUNDARIES[0],
+    )
+    assert decide(facts, OPTIONS) == Wait(NOW + 9)
+    facts = change(facts, boundary=BOUNDARIES[1])
+    assert decide(facts, OPTIONS) == Check("next")
+    facts = change(facts, next=change(following, busy=True))
+    assert decide(facts, OPTIONS) == Wait(NOW + 9)
+    facts = change(facts, next=change(following, checked=True))
+    assert isinstance(decide(facts, OPTIONS), HandOver)
+    assert decide(change(facts, boundary=BOUNDARIES[0]), OPTIONS) == Wait(NOW + 9)
 
 
 def test_at_its_expiry_a_source_goes_even_if_it_could_hand_over() -> None:

@@ -27,6 +27,7 @@ NUMBERS = [
     "max_frames",
     "max_samples",
     "max_bytes",
+    "max_input_bytes",
     "max_clips",
     "max_context_bytes",
     "max_sessions",

@@ -221,6 +221,7 @@ _EXAMPLES: dict[type[said.RenewalEvent], said.RenewalEvent] = {
         said.OnAir(source=A, age=1, generation=None, after=None, cause="first"),
         said.LifetimeShortened(source=A, age=1, expires_in=3.0, detail="<going & away>"),
         said.RenewalWanted(source=A, age=1, reason="new <settings>"),
+        said.InputLost(source=A, age=1, pieces=2, bytes=640, why="source-lost"),
         said.HandedOver(old=A, age=1, new=B, evidence=EVIDENCE, tail=Tail()),
         said.ClipLost(
             source=A, age=1, clip="<c>", frames_expected=None, frames_received=0, why="not-in-state"

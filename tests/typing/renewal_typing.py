@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import assert_type
 
 from trio_reactor import Event, Subscription
 from trio_reactor.renewal import (
     Accepted,
     AudioFrame,
+    Cleanup,
     ClipRequest,
+    Predecessor,
     Pressure,
+    Renewal,
     RenewalReport,
     RenewalState,
+    Source,
     SourceOpener,
     VideoFrame,
     open_renewal,
@@ -33,3 +39,36 @@ async def session(opener: SourceOpener) -> None:
             assert_type(everything, Subscription[Event])
         assert_type(await renewal.close(), RenewalReport)
         assert_type(renewal.report, RenewalReport | None)
+
+
+class Line:
+    """A source with something of its own."""
+
+    id = "line"
+    lifetime = None
+
+    async def close(self) -> Cleanup:
+        return Cleanup.of(self.id, allocation="owned", termination="confirmed", connection="closed")
+
+    async def ask(self, question: str) -> str:
+        return question
+
+
+@asynccontextmanager
+async def line(_: Predecessor) -> AsyncGenerator[Line]:
+    yield Line()
+
+
+async def kinds(any_kind: SourceOpener, own: SourceOpener[Line]) -> None:
+    async with open_renewal(any_kind) as renewal:
+        assert_type(renewal, Renewal[Source])
+    async with open_renewal(own) as of_its_own:
+        assert_type(of_its_own, Renewal[Line])
+    async with open_renewal(line) as given:
+        assert_type(given, Renewal[Line])
+    await kinds(line, line)
+
+
+def bare(renewal: Renewal, own: Renewal[Line]) -> Renewal:
+    assert_type(renewal, Renewal[Source])
+    return own

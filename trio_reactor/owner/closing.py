@@ -50,7 +50,7 @@ class Closing:
 
         # Attempts that are still opening were cancelled when `stopping` rose.
         await self._until(lambda: ledger.opening == 0)
-        await self._until(lambda: ledger.draining == 0)
+        await self._drain()
         for attempt in tuple(attempts):
             attempt._ask("closed")
         await self._until(lambda: not attempts)
@@ -68,6 +68,19 @@ class Closing:
             self._deadline = owner.world.clock() + owner.options.cleanup_timeout
             await self._until(nothing_left)
             self._warn([*(a.name for a in attempts), *(w.name for w in workers)])
+
+    async def _drain(self) -> None:
+        """Let the workers that drain finish; where that has a budget of its own, add it."""
+        owner, ledger = self._owner, self._owner._ledger
+        budget = owner.options.drain_timeout
+        if budget is None:
+            await self._until(lambda: ledger.draining == 0)
+            return
+        began, rest = owner.world.clock(), self._deadline
+        self._deadline = owner._close_began + budget
+        await self._until(lambda: ledger.draining == 0)
+        # What was left of the budget when it began is left when it is over.
+        self._deadline = owner._close_deadline = rest + owner.world.clock() - began
 
     def overdue(self) -> list[str]:
         """What is there although it has had all the time there was."""

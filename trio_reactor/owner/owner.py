@@ -17,6 +17,8 @@ Close goes in this order, within one budget, `cleanup_timeout`:
 4. the remaining workers are cancelled;
 5. observations end.
 
+What drains can be given a budget of its own, `drain_timeout`, which comes before that of the rest.
+
 At the end of the budget whatever remains is cancelled, recorded as timed out, named in
 `statistics()` and logged; the block still waits for it.
 """

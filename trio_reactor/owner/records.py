@@ -33,6 +33,14 @@ class OwnerOptions(pydantic.BaseModel):
     retire_timeout: Annotated[
         float, pydantic.Field(gt=0, description="Seconds that one thing may take to leave.")
     ] = 10.0
+    drain_timeout: Annotated[
+        float | None,
+        pydantic.Field(
+            gt=0,
+            description="Seconds that workers which drain may take at close, before the budget of "
+            "the rest; none: they are within it.",
+        ),
+    ] = None
     max_attempts: Annotated[
         int, pydantic.Field(ge=1, description="Things opening, held or leaving at one time.")
     ] = 100_000

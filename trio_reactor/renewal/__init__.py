@@ -6,9 +6,12 @@ Read `source` for what an adapter author implements, `policy` for what a chain d
 became of every source, `events` all that happened.
 """
 
+from .borrowing import Borrow
 from .errors import (
     ContextBroken,
     ContractBroken,
+    InputOverflow,
+    NotRenewing,
     OpenFailed,
     RouteChanged,
     SessionRecovering,
@@ -22,17 +25,21 @@ from .options import RenewalOptions
 from .session import Accepted, Renewal
 from .source import AudioFrame, ClipRequest, Predecessor, Source, SourceOpener, VideoFrame
 from .state import RenewalState, SourceStatus
+from .statistics import RenewalStatistics
 from .summary import RenewalReport
 
 __all__ = [
     "Accepted",
     "AudioFrame",
+    "Borrow",
     "Cleanup",
     "ClipRequest",
     "ContextBroken",
     "ContractBroken",
+    "InputOverflow",
     "LossesUnknown",
     "MediaReceiver",
+    "NotRenewing",
     "OpenFailed",
     "Predecessor",
     "Pressure",
@@ -40,6 +47,7 @@ __all__ = [
     "RenewalOptions",
     "RenewalReport",
     "RenewalState",
+    "RenewalStatistics",
     "RouteChanged",
     "SessionRecovering",
     "SessionRetired",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from trio_reactor.errors import ReactorError, leaves
+from trio_reactor.errors import Overflow, ReactorError, leaves
 
 from .source import OpenFailed
 
 __all__ = [
     "ContextBroken",
     "ContractBroken",
+    "InputOverflow",
+    "NotRenewing",
     "OpenFailed",
     "RouteChanged",
     "SessionRecovering",
@@ -25,6 +27,23 @@ class SessionRecovering(ReactorError):
 
 class SessionRetired(ReactorError):
     """The last source is gone and none follows: no work is taken any more."""
+
+
+class NotRenewing(ReactorError):
+    """No successor will come: renewal was stopped."""
+
+
+class InputOverflow(Overflow):
+    """Input was not accepted, because it does not fit beside what is held; nothing of it is sent.
+
+    Args:
+        message: Which bound, in words.
+        bytes: How many bytes were not accepted; exact.
+    """
+
+    def __init__(self, message: str, *, bytes: int) -> None:  # noqa: A002 - it is what is counted
+        super().__init__(message, missed=1, retryable=True)
+        self.bytes = bytes
 
 
 class RouteChanged(ReactorError):

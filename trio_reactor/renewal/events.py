@@ -39,6 +39,8 @@ __all__ = [
     "ClipLost",
     "HandedOver",
     "HandoffEvidence",
+    "InputLossReason",
+    "InputLost",
     "LifetimeShortened",
     "LossReason",
     "OnAir",
@@ -81,6 +83,11 @@ said makes no sense.  `expired`: its life ended before a boundary came.
 
 ClipLossReason = Literal["source-lost", "not-in-state"]
 """Whether the clip's source is gone, or is there and knows the clip no longer."""
+
+
+InputLossReason = Literal["source-lost", "refused", "not-taken", "no-source"]
+"""Why input that was accepted is not known to have arrived: its source was lost while it was under
+way; the provider said no to it; the source that came next takes no input; or none came."""
 
 
 class SourceRef(msgspec.Struct, frozen=True):
@@ -356,6 +363,17 @@ class SourceClosed(RenewalEvent, frozen=True, kw_only=True):
     cleanup: Cleanup
 
 
+class InputLost(RenewalEvent, frozen=True, kw_only=True):
+    """Input that was accepted is not known to have arrived, and is never sent again."""
+
+    source: SourceRef | None
+    """The one it was on its way to; `None` if there was none."""
+    age: float
+    pieces: int
+    bytes: int
+    why: InputLossReason
+
+
 # the ends
 
 
@@ -414,6 +432,7 @@ AnyRenewalEvent: TypeAlias = (
     | Recovered
     | Replaced
     | SourceClosed
+    | InputLost
     | RenewalStopped
     | RenewalFinished
     | RenewalClosed

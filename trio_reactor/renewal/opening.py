@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import final
+from typing import TypeVar, cast, final
 
 from trio_reactor.channel import EventChannel, Publisher
 from trio_reactor.errors import Failed
@@ -19,22 +19,26 @@ from .chain.replay import Context
 from .events import RenewalClosed, RenewalFailed
 from .options import RenewalOptions
 from .session import Renewal
-from .source import SourceOpener
+from .slot.checking import Check
+from .source import Source, SourceOpener
 
 __all__ = ["open_renewal"]
+
+S = TypeVar("S", bound=Source)
 
 
 @asynccontextmanager
 async def open_renewal(
-    open_source: SourceOpener,
+    open_source: SourceOpener[S],
     *,
+    check: Callable[[S], Awaitable[object]] | None = None,
     context: Context | None = None,
     allocations: Allocations | None = None,
     options: RenewalOptions | None = None,
     events: EventChannel | None = None,
     world: World | None = None,
     name: str = "renewal",
-) -> AsyncGenerator[Renewal]:
+) -> AsyncGenerator[Renewal[S]]:
     """Open one logical session out of many sources, each of which lives only so long.
 
     Entering opens the first source and puts it on air.  Leaving closes everything, within
@@ -42,6 +46,8 @@ async def open_renewal(
 
     Args:
         open_source: Opens a source.
+        check: Looks at each source once, right before it goes on air, within `check_timeout`.  What
+            it raises is a loss of that source, which another follows; a defect is terminal.
         context: Called, synchronously, when a successor is opened that has nothing to resume from:
             returns what it has to be told again (`Predecessor.context`), as JSON of at most
             `max_context_bytes`.  What it raises ends the renewal, and so does what is not JSON.
@@ -64,10 +70,17 @@ async def open_renewal(
     budgets = OwnerOptions(
         cleanup_timeout=options.cleanup_timeout + options.accounting_timeout,
         retire_timeout=options.cleanup_timeout + options.accounting_timeout,
+        drain_timeout=options.cleanup_timeout,
     )
     async with _claimed(allocations, name), open_owner(name, world=world, options=budgets) as owner:
         chain = Chain(
-            owner, open_source, options, publisher, context=context, allocations=allocations
+            owner,
+            open_source,
+            options,
+            publisher,
+            check=cast("Check | None", check),
+            context=context,
+            allocations=allocations,
         )
         ending = _Ending(chain, publisher)
         owner.on_failed(ending.failed)

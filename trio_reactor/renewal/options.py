@@ -59,7 +59,8 @@ class RenewalOptions(BaseModel):
     then has an unknown outcome, and costs its source its place."""
 
     check_timeout: _Positive = 5.0
-    """Seconds that the check of a source before it goes on air may take."""
+    """Seconds that the check of a source before it goes on air may take; where there is one, `lead`
+    has to leave time for it."""
 
     cleanup_timeout: _Positive = 10.0
     """Seconds a source may take to leave, and all of them together at close."""
@@ -94,6 +95,9 @@ class RenewalOptions(BaseModel):
     """Bytes of pictures and sound together that may be queued.  The default is what the 96 pictures
     need at 1920x1080 in `rgb24` (597 MB) with some to spare: it bounds memory where pictures are
     larger, and never acts before `max_frames` where they are not."""
+
+    max_input_bytes: _Count = 1024 * 1024
+    """Bytes of input that are held while they cannot be sent; what does not fit is refused."""
 
     max_clips: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
     """Clips that one source may have at a time, in any phase; one that has more is replaced."""

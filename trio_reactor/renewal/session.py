@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from typing import TypeVar, final, overload
+from typing import Generic, TypeVar, final, overload
 
 import msgspec
 
@@ -14,11 +14,13 @@ from trio_reactor.errors import Failed, ReactorError, Refused
 from trio_reactor.events import Event
 from trio_reactor.owner import Owner
 
+from .borrowing import Borrow, Borrowing
 from .chain.chain import Chain
+from .demand import Demand
 from .engine.dispatch import Dispatch, identity_of
 from .errors import SessionRecovering, SessionRetired
 from .events import SourceRef
-from .media.output import MediaReceiver, MediaStatistics, Pressure
+from .media.output import MediaReceiver, Pressure
 from .policy import phases
 from .slot.settings import is_refusal
 from .slot.slot import Slot
@@ -27,10 +29,13 @@ from .source import (
     ClipRequest,
     Commit,
     Playable,
+    S_co,
     VideoFrame,
 )
 from .state import RenewalState, state_of
+from .statistics import BorrowStatistics, RenewalStatistics
 from .summary import RenewalReport
+from .upstream import Upstream
 
 __all__ = ["Accepted", "Renewal"]
 
@@ -49,12 +54,15 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 @final
-class Renewal:
-    """One unbroken logical session.  Made by `open_renewal`."""
+class Renewal(Generic[S_co]):
+    """One unbroken logical session out of sources of one kind.  Made by `open_renewal`."""
 
     def __init__(self, owner: Owner, chain: Chain, publisher: Publisher) -> None:
         self._owner = owner
         self._chain = chain
+        self._borrowing = Borrowing(owner, chain)
+        self._demand = Demand(owner, chain, self._borrowing)
+        self._upstream = Upstream(owner, chain, self._borrowing)
         self.events = publisher
         """Everything it has to say, in order."""
 
@@ -83,9 +91,15 @@ class Renewal:
         """
         return self._chain.output.pressure()
 
-    def statistics(self) -> MediaStatistics:
-        """What the two outputs queued and delivered.  Readable at any time."""
-        return self._chain.output.statistics()
+    def statistics(self) -> RenewalStatistics:
+        """What the outputs, the borrowers and the input come to.  Readable at any time."""
+        output, borrowing = self._chain.output.statistics(), self._borrowing
+        return RenewalStatistics(
+            output.video,
+            output.audio,
+            BorrowStatistics(borrowing.lent, borrowing.waiting),
+            self._upstream.statistics(),
+        )
 
     @property
     def state(self) -> RenewalState:
@@ -128,6 +142,50 @@ class Renewal:
             capacity: How many events of the channel a reader may fall behind.
         """
         return self.events.observe(lambda: self.state, *types, capacity=capacity)
+
+    # ------------------------------------------------------------------------------------ borrowing
+
+    def borrow(self) -> Borrow[S_co]:
+        """A block that uses the source on air: `async with renewal.borrow() as source`.
+
+        If there is no whole source now, entering waits for the next that is.  A switch does not
+        disturb the block: the old source stays until it ends, for as long as its life allows.  If
+        the source goes, the block is cancelled and the error comes out of it, as `TooSlowError`
+        comes out of `trio.fail_after`.  Leaving does nothing to the source.
+
+        Entering is always a checkpoint, and cancelled there it leaves nothing behind; leaving is
+        none.  A block can be inside of another.
+
+        Raises:
+            SessionRetired: The last source is gone.
+            Closed, Failed: The handle is closed, or has failed.
+            Lost: Out of the block: the source was lost, or something of it was.
+            Expired: Out of the block: its life is over.
+            Retired: Out of the block: the renewal has closed, and `cleanup_timeout` was over.
+        """
+        return Borrow(self._borrowing)
+
+    # ------------------------------------------------------------------------------------- upstream
+
+    async def send_input(self, data: bytes) -> None:
+        """Have a piece of input sent to the source on air, in order, and at most once.
+
+        It returns once the piece is accepted, not once it is sent: input is live, and whoever makes
+        it must not wait for a source that changes.  While there is no whole source, what was
+        accepted is held for the next, within `max_input_bytes`.  A switch lets the piece under way
+        finish.  A piece that was under way when its source was lost is never sent again: an
+        `InputLost` says so, and `statistics` counts it.  At close what is held is still sent to the
+        source on air, within `cleanup_timeout`.  An empty piece is nothing, and is not sent.
+
+        Always a checkpoint; cancelled there, nothing was accepted.
+
+        Raises:
+            InputOverflow: It does not fit; nothing of it is sent.
+            Refused: The source on air is not `Receptive`.
+            SessionRetired: The last source is gone.
+            Closed, Failed: The handle is closed, or has failed.
+        """
+        await self._upstream.send(data)
 
     # ----------------------------------------------------------------------------------- commanding
 
@@ -270,6 +328,23 @@ class Renewal:
         for dispatch in following:
             await dispatch.outcome()
 
+    async def renew(self, reason: str) -> SourceRef:
+        """Have a successor take over at the next boundary; returns once it is on air.
+
+        What takes over was opened after this was asked for, and so with what was set until then, a
+        new credential say.  Requests for which nothing has begun to open are one.  If a successor
+        opens already, it takes over as it was to, and one more follows it.  Cancelling only leaves:
+        the successor comes.
+
+        Args:
+            reason: Why, in the application's words, for `RenewalWanted`.
+
+        Raises:
+            NotRenewing: Renewal was stopped.
+            Closed, Failed: The handle is closed, or has failed.
+        """
+        return await self._demand.renew(reason)
+
     async def stop_renewal(self) -> None:
         """Prepare no successors any more; the source on air stays to its end, then the output ends.
 
@@ -292,9 +367,10 @@ class Renewal:
             What became of every source.
 
         Raises:
-            RuntimeError: Called from inside one of its own tasks.
+            RuntimeError: Called from inside one of its own tasks, or inside a block that borrows.
             BaseExceptionGroup: What went wrong that nobody has received.
         """
+        self._borrowing.check_outside()
         await self._owner.close()
         return self._chain.ledger.report()
 

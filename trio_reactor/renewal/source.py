@@ -10,7 +10,8 @@ token or a feed.  What can do more says so by having the methods, and the chain 
 - `Exclusive` cannot exist twice at the same time;
 - `Recordable` tells what another process would need to find its allocation again;
 - `Resumable` leaves its successor what it needs to go on;
-- `Mortal` notices its own end, or hears of it in advance.
+- `Mortal` notices its own end, or hears of it in advance;
+- `Receptive` takes what the application sends upstream.
 
 A source is opened by a `SourceOpener`, which returns an async context manager: what it enters it
 also leaves, in one and the same task.
@@ -28,6 +29,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
+from typing_extensions import TypeVar
 
 from trio_reactor.errors import Outcome, ReactorError
 
@@ -57,6 +59,7 @@ __all__ = [
     "OpenFailed",
     "Playable",
     "Predecessor",
+    "Receptive",
     "Reconnectable",
     "Recordable",
     "Resumable",
@@ -340,7 +343,10 @@ class Source(Protocol):
         ...
 
 
-SourceOpener: TypeAlias = Callable[[Predecessor], AbstractAsyncContextManager[Source]]
+S_co = TypeVar("S_co", bound=Source, covariant=True, default=Source)
+"""The kind of source that an application has; a bare `SourceOpener` or `Renewal` is of any."""
+
+SourceOpener: TypeAlias = Callable[[Predecessor], AbstractAsyncContextManager[S_co]]
 """Opens the next source.  Cancelling while it opens gives up what was allocated so far."""
 
 Commit: TypeAlias = Callable[[], None]
@@ -453,4 +459,18 @@ class Mortal(Source, Protocol):
 
     def wait_lost(self) -> Awaitable[None]:
         """Return when it has ended; raise why if that is known.  Cancelling changes nothing."""
+        ...
+
+
+@runtime_checkable
+class Receptive(Source, Protocol):
+    """A source that takes what the application sends upstream: sound, or events of its user."""
+
+    async def send_input(self, data: bytes, /) -> None:
+        """Send a piece; returns once the next can follow it.  Never called twice at a time.
+
+        Raises:
+            Refused: The provider said no to this piece, and takes the next.
+            Lost: The connection ended; whether the piece arrived is not known.
+        """
         ...

@@ -32,6 +32,7 @@ from .events import (
     AllocationSettled,
     ClipLost,
     HandedOver,
+    InputLost,
     LifetimeShortened,
     OnAir,
     OpenFailure,
@@ -158,6 +159,8 @@ def renewal_steps(event: Event) -> tuple[Step, ...]:
             )
         case AllocationSettled(source=source, key=key, how=how):
             return (Happened(f"left behind: {source or key}, {how}", "note"),)
+        case InputLost(pieces=pieces, bytes=size, why=why):
+            return (Happened(f"lost: {pieces} pieces of input, {size} bytes: {why}", "loss"),)
         case RenewalWanted(reason=reason):
             return (Happened(f"renewal wanted: {reason}", "note"),)
         case RenewalStopped():

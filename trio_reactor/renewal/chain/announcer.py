@@ -236,6 +236,30 @@ class Announcer:
             )
         )
 
+    def input_lost(
+        self, slot: Slot | None, pieces: int, size: int, why: events.InputLossReason
+    ) -> None:
+        """Input that was accepted is not known to have arrived."""
+        self.say(
+            events.InputLost(
+                source=None if slot is None else slot.ref,
+                age=0.0 if slot is None else slot.age,
+                pieces=pieces,
+                bytes=size,
+                why=why,
+            )
+        )
+
+    def wanted(self, on_air: Slot | None, reason: str) -> None:
+        """The application asked for a successor."""
+        self.say(
+            events.RenewalWanted(
+                source=None if on_air is None else on_air.ref,
+                age=0.0 if on_air is None else on_air.age,
+                reason=reason,
+            )
+        )
+
     def stopped(self, on_air: Slot | None) -> None:
         """No successors are prepared any more."""
         self.say(

@@ -11,7 +11,7 @@ counts as owned until it has left.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never, final
 
 import trio
@@ -27,6 +27,7 @@ from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.policy.handoff import BoundaryFacts
+from trio_reactor.renewal.slot.checking import Check
 from trio_reactor.renewal.slot.clips import Unfinished
 from trio_reactor.renewal.slot.recording import Settled
 from trio_reactor.renewal.slot.settings import Setting
@@ -61,6 +62,7 @@ class Chain:
         publisher: Where it says what happens.
         context: What is told again to a source that has nothing to resume from.
         allocations: Where allocations are recorded, if they are.
+        check: Looks at each source before it goes on air.
     """
 
     def __init__(
@@ -70,12 +72,14 @@ class Chain:
         options: RenewalOptions,
         publisher: Publisher,
         *,
+        check: Check | None = None,
         context: Context | None = None,
         allocations: Allocations | None = None,
     ) -> None:
         self._owner = owner
         self.options = options
         self.allocations = allocations
+        self._check = check
         self.announce = Announcer(publisher, owner.world)
         self.output = MediaOutput(options, self._overflowed)
         self.ledger = CleanupLedger(options)
@@ -83,8 +87,12 @@ class Chain:
         self.canvas = Setting[tuple[int, int] | None](None)
         self.renewing = True
         self.finished = False
+        self.on_step: list[Callable[[], None]] = []
+        """Told, synchronously, after each step and each change: look again."""
         self._begun = False
         """Whether a source has been on air."""
+        self._wanted_beyond = 0
+        """A source with a higher number than this is wanted, if one on air has none."""
         self._tally = FailureTally(options, owner.world.random)
         self._upkeep = Upkeep(self, owner)
         self._lineup = Lineup(
@@ -128,6 +136,11 @@ class Chain:
     def world(self) -> World:
         """The owner's."""
         return self._owner.world
+
+    @property
+    def has_check(self) -> bool:
+        """Whether a source is to be checked before it goes on air."""
+        return self._check is not None
 
     @property
     def close_deadline(self) -> float:
@@ -231,14 +244,25 @@ class Chain:
         for attempt in opening:
             await attempt.wait_ended()
 
+    def want(self, beyond: int) -> None:
+        """Want a source on air with a higher number than this."""
+        self._wanted_beyond = max(self._wanted_beyond, beyond)
+        self.changed()
+
     def changed(self) -> None:
         """Something that decides has changed: look again."""
         self._change.set()
+
+    def told(self) -> None:
+        """Tell those who wait for a step to look."""
+        for look in self.on_step:
+            look()
 
     def _settle(self) -> float | None:
         """Take every step that is due; returns until when to wait, `None` for a change only."""
         lineup = self._lineup
         while not self.finished:
+            self.told()
             now = self.world.clock()
             self._tally.settle(now, None if self.on_air is None else self.on_air.lifespan)
             decision = policy.decide(self.facts(now), self.options)
@@ -257,6 +281,11 @@ class Chain:
                     lineup.discard("retired")
                 case policy.Discard(why=why):
                     lineup.discard(why)
+                case policy.Check():
+                    slot = self.next
+                    assert slot is not None  # noqa: S101 - the policy saw it
+                    assert self._check is not None  # noqa: S101 - else it counts as checked
+                    self._upkeep.check(slot, self._check, now + self.options.check_timeout)
                 case policy.Activate(cause=cause):
                     lineup.activate(cause)
                 case policy.HandOver(evidence=evidence):
@@ -273,6 +302,7 @@ class Chain:
                     lineup.replace("expired")
                 case _:
                     assert_never(decision)
+        self.told()
         return None
 
     def _finish(self) -> None:
@@ -317,6 +347,7 @@ class Chain:
             fresh=self._lineup.offers.fresh,
             exhausted=self._begun and self._tally.exhausted,
             renewing=self.renewing,
+            wanted=on_air is not None and on_air.incarnation <= self._wanted_beyond,
             stopping=self._owner.stopping.is_set,
         )
 
@@ -410,6 +441,9 @@ class Chain:
             occurrence = why
         if slot.advance(occurrence):
             self.say_recovering(slot, why, cause)
+        elif slot.loans:
+            slot.loss = cause
+            slot.recall("lost")  # it was handed over, and is still lent
         self.changed()
 
     def slot_failed(self, slot: Slot, defect: Exception) -> None:
@@ -423,6 +457,7 @@ class Chain:
         elif slot is self.next and not isinstance(slot.phase, phases.Opening):
             self._lineup.next = None
             self._lineup.let_go(slot, "retired")
+        slot.recall("retired")
 
     def say_recovering(
         self, slot: Slot, why: events.LossReason, cause: BaseException | None
@@ -438,8 +473,8 @@ class Chain:
         failure = attempt.failure
         if failure is not None and attempt.is_defect:
             self._owner.fail(failure)
+        expired = attempt.reason == "expired" or isinstance(failure, Expired)
         if slot.live:
-            expired = attempt.reason == "expired" or isinstance(failure, Expired)
             condemned = isinstance(slot.phase, phases.Recovering) and slot.phase.mode == "replace"
             if expired or not condemned:
                 slot.why = "expired" if expired else "died"
@@ -449,6 +484,9 @@ class Chain:
                 self._lineup.lose(slot, occurrence)
             elif slot is self.next:
                 self._lineup.discard(occurrence)
+        elif slot.loans:
+            slot.loss = failure
+            slot.recall("expired" if expired else "lost")
         self.changed()
 
     def slot_ended(self, slot: Slot, attempt: Attempt[Source]) -> None:

@@ -1,4 +1,4 @@
-"""What takes its time for a source that lives: to make its connection again, to have it play.
+"""What takes its time for a source that lives: to reconnect it, to check it, to have it play.
 
 Each runs in a task of the owner's, and what comes of it passes the phase of the slot before it
 changes anything.
@@ -18,6 +18,7 @@ from trio_reactor.owner import Owner
 from trio_reactor.renewal.events import LossReason
 from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
+from trio_reactor.renewal.slot.checking import Check, Checking
 from trio_reactor.renewal.slot.recovery import Recovery
 from trio_reactor.renewal.slot.settings import Applied
 from trio_reactor.renewal.slot.slot import Slot
@@ -96,6 +97,11 @@ class Upkeep:
         slot.recovery = Recovery(slot, deadline)
         self._owner.start_soon(self._recover, slot, slot.recovery)
 
+    def check(self, slot: Slot, check: Check, deadline: float) -> None:
+        """Begin to check a source before it goes on air, until this instant on the clock."""
+        slot.checking = Checking(slot, check, deadline)
+        self._owner.start_soon(self._check, slot, slot.checking)
+
     def play(self, slot: Slot) -> None:
         """Begin to tell the source that went on air whether to play what is ready."""
         if slot.applied is not None and not self._owner.stopping.is_set:
@@ -115,6 +121,14 @@ class Upkeep:
                 slot, now - (now if slot.lost_at is None else slot.lost_at)
             )
             slot.lost_at = None
+        self._host.changed()
+
+    async def _check(self, slot: Slot, checking: Checking) -> None:
+        failure = await checking.run()
+        if failure is None:
+            slot.checked = True
+        elif slot.live:
+            self._host.slot_lost(slot, "check-failed", failure)
         self._host.changed()
 
     async def _begin_to_play(self, slot: Slot, applied: Applied, connection: Token) -> None:

@@ -11,9 +11,11 @@ In order of importance:
 2. The end of a source's life comes before anything that could delay it.
 3. Too many failures in a row, or a permanent refusal, end the chain.
 4. What was lost is recovered, or let go and followed by the next.
-5. A handoff happens at a boundary, and at most two sources are owned at once: one that is leaving
+5. What goes on air was checked before, if the application has a check; the boundary is looked at
+   again after it.
+6. A handoff happens at a boundary, and at most two sources are owned at once: one that is leaving
    counts until it has left.
-6. The next source is prepared when it is due.
+7. The next source is prepared when it is due.
 
 The chain keeps its sources by role: `current` feeds the output or is being recovered, `next` is
 opening or prepared, and any other is leaving.  A current source that died, expired or was replaced
@@ -47,6 +49,7 @@ __all__ = [
     "Activate",
     "BoundaryFacts",
     "ChainFacts",
+    "Check",
     "Decision",
     "Discard",
     "Expire",
@@ -92,9 +95,11 @@ class SourceFacts(msgspec.Struct, frozen=True):
     exclusive: bool = False
     """Whether there can be no second one while it lives."""
     busy: bool = False
-    """Whether its recovery, or the wait for what it has committed, is under way."""
+    """Whether its recovery, or the check of it, is under way."""
     has_work: bool = False
     """Whether it was given work that it has not finished."""
+    checked: bool = True
+    """Whether nothing is to be looked at any more before it goes on air."""
 
 
 class ChainFacts(msgspec.Struct, frozen=True):
@@ -171,6 +176,12 @@ class Discard(msgspec.Struct, frozen=True, tag=True):
     why: Literal["expired", "replaced"]
 
 
+class Check(msgspec.Struct, frozen=True, tag=True):
+    """Look at a source, whose turn it is, before it goes on air."""
+
+    role: Role
+
+
 class Activate(msgspec.Struct, frozen=True, tag=True):
     """Put the prepared source on air: the place is vacant."""
 
@@ -219,6 +230,7 @@ Decision: TypeAlias = (
     | Prepare
     | Abandon
     | Discard
+    | Check
     | Activate
     | HandOver
     | Yield
@@ -302,8 +314,9 @@ def _recovery(facts: ChainFacts, options: RenewalOptions) -> Decision | None:
 
 def _vacant(facts: ChainFacts) -> Decision | None:
     if facts.next is not None:
-        prepared = isinstance(facts.next.phase, phases.Prepared)
-        return Activate(facts.vacancy) if prepared else None
+        if not isinstance(facts.next.phase, phases.Prepared):
+            return None
+        return Activate(facts.vacancy) if facts.next.checked else _check(facts.next)
     if not facts.renewing:
         return Finish()
     if _has_room(facts) and _may_open(facts):
@@ -325,8 +338,14 @@ def _held(facts: ChainFacts, current: SourceFacts, options: RenewalOptions) -> D
         return None
     if _is_steady(current) and isinstance(facts.next.phase, phases.Prepared):
         evidence = _eligible(facts, options, facts.now)
-        return HandOver(evidence) if isinstance(evidence, HandoffEvidence) else None
+        if not isinstance(evidence, HandoffEvidence):
+            return None
+        return HandOver(evidence) if facts.next.checked else _check(facts.next)
     return None
+
+
+def _check(following: SourceFacts) -> Decision | None:
+    return None if following.busy else Check("next")
 
 
 def _due(facts: ChainFacts, current: SourceFacts) -> bool:
@@ -382,8 +401,10 @@ def _step_at(facts: ChainFacts, options: RenewalOptions) -> float | None:
     if facts.next is not None:
         if current is None or not _is_steady(current):
             return None
-        prepared = isinstance(facts.next.phase, phases.Prepared)
-        return _eligible_at(facts, options, facts.now) if prepared else None
+        if not isinstance(facts.next.phase, phases.Prepared):
+            return None
+        checking = facts.next.busy and not facts.next.checked
+        return None if checking else _eligible_at(facts, options, facts.now)
     if current is None:
         pending = facts.renewing and _has_room(facts) and not _may_open(facts)
         return facts.retry_at if pending else None

@@ -49,6 +49,11 @@ class SlotHost(Wanted, Protocol):
         ...
 
     @property
+    def has_check(self) -> bool:
+        """Whether a source is to be checked before it goes on air."""
+        ...
+
+    @property
     def output(self) -> MediaOutput:
         """Where frames go."""
         ...

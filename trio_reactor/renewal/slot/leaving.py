@@ -28,7 +28,7 @@ __all__ = ["account", "leave"]
 async def leave(slot: Slot, source: Source) -> None:
     """Close a source and account for it; shielded, within its budgets.
 
-    The slot has its evidence afterwards.  A reconnect that is under way is ended before.
+    The slot has its evidence afterwards.  A reconnect or check that is under way is ended before.
     """
     clock, options = slot.host.world.clock, slot.host.options
     by = slot.host.close_deadline
@@ -37,6 +37,8 @@ async def leave(slot: Slot, source: Source) -> None:
         with trio.CancelScope(shield=True, deadline=deadline):
             if slot.recovery is not None:
                 await slot.recovery.stop()
+            if slot.checking is not None:
+                await slot.checking.stop()
             slot.closed(await _close(slot, source))
     finally:
         if slot.cleanup is None:

@@ -36,6 +36,7 @@ from trio_reactor.renewal.source import (
     OpenFailed,
     Playable,
     Predecessor,
+    Receptive,
     Reconnectable,
     Resumable,
     Source,
@@ -44,9 +45,11 @@ from trio_reactor.renewal.source import (
     SourceState,
 )
 
+from .checking import Checking
 from .clips import ClipBook
 from .host import SlotHost
 from .leaving import account, leave
+from .loans import Loan, LoanEnd, ends_loans
 from .recording import Recording
 from .recovery import Recovery
 from .settings import Applied
@@ -93,8 +96,14 @@ class Slot:
         self.phase: phases.Phase = phases.Opening()
         self.recovery: Recovery | None = None
         """The reconnect that is under way."""
+        self.checking: Checking | None = None
+        """The check of it before it goes on air, under way."""
+        self.checked = not host.has_check
+        """Whether it may go on air, as far as the application's check goes."""
         self.pending: dict[Dispatch[Any], None] = {}
         """Commands that were not answered yet."""
+        self.loans: dict[Loan, None] = {}
+        """Who uses the source directly, and is not to have it taken away."""
         self.began = host.world.clock()
         self.lost_at: float | None = None
         self.left_at: float | None = None
@@ -110,6 +119,8 @@ class Slot:
         """The source, if its connection can be made again."""
         self.resumable: Resumable | None = None
         """The source, if it leaves its successor what it needs to go on."""
+        self.receptive: Receptive | None = None
+        """The source, if it takes input."""
         self.identity: str | None = None
         self.exclusive = False
         """Whether there can be no second source while it lives."""
@@ -197,10 +208,14 @@ class Slot:
             None if span is None else span.prepare_at,
             self.exclusive,
             # A reconnect that goes on does not delay the replacement it has come to meanwhile.
-            self.recovery is not None
-            and isinstance(phase, phases.Recovering)
-            and phase.mode == "reconnect",
+            (self.checking is not None and isinstance(phase, phases.Prepared))
+            or (
+                self.recovery is not None
+                and isinstance(phase, phases.Recovering)
+                and phase.mode == "reconnect"
+            ),
             bool(self.pending) or len(self.book) > 0,
+            self.checked,
         )
 
     def tail(self, dropped: tuple[int | None, int | None]) -> Tail:
@@ -228,12 +243,19 @@ class Slot:
         if self.phase is before:
             return False
         _log.debug("source %d: %s", self.incarnation, occurrence)
+        if self.loans and (why := ends_loans(self.phase, occurrence)) is not None:
+            self.recall(why)
         if not self.live:
-            self._events.advance()
-            self._frames.advance()
+            if not self.loans:
+                self._hush()
             if self.left_at is None:
                 self.left_at = self.host.world.clock()
         return True
+
+    def _hush(self) -> None:
+        """Hear nothing more of what its source pushes."""
+        self._events.advance()
+        self._frames.advance()
 
     def shorten(self, expires_in: float) -> bool:
         """Take the notice that it ends sooner; returns whether that is sooner than was known.
@@ -259,7 +281,26 @@ class Slot:
     def retire(self, occurrence: phases.Occurrence) -> None:
         """Let it go: it leaves in the ordinary way, in its own task."""
         self.advance(occurrence)
-        if self.attempt is not None:
+        self._leave_unless_lent()
+
+    def give_back(self, loan: Loan) -> None:
+        """Hear that a use of the source is over; after a handover it leaves with the last."""
+        self.loans.pop(loan, None)
+        if isinstance(self.phase, phases.Leaving):
+            self._leave_unless_lent()
+
+    def recall(self, why: LoanEnd) -> None:
+        """Take the source from everybody who uses it, at once."""
+        loans, self.loans = self.loans, {}
+        if why == "lost" and self.expires_in == 0:
+            why = "expired"  # whichever sign of its end was the first to be noticed
+        for loan in loans:
+            loan.cut(why)
+        if not self.live:
+            self._leave_unless_lent()
+
+    def _leave_unless_lent(self) -> None:
+        if not self.loans and self.attempt is not None:
             self.attempt.request_retire()
 
     def resumption(self) -> str | None:
@@ -316,6 +357,7 @@ class Slot:
                     yield source
                 finally:
                     self.host.slot_leaving(self)
+                    self._hush()
                     await leave(self, source)
         if opening.cancelled_caught:
             raise self._too_slow()
@@ -350,6 +392,7 @@ class Slot:
         self.exclusive = exclusive
         self.playable = source if isinstance(source, Playable) else None
         self.reconnectable = source if isinstance(source, Reconnectable) else None
+        self.receptive = source if isinstance(source, Receptive) else None
         self.resumable = _resumable(source)
         world = self.host.world
         self.lifespan = plan(world.clock(), lifetime, self.host.options, world.random)
@@ -463,11 +506,13 @@ class Slot:
         """Take an event of the source's."""
         if isinstance(event, GoingAway):
             try:
-                if not self.shorten(event.expires_in):
+                if not self.shorten(event.expires_in) or not self.live:
                     return
             except ContractBroken as broken:
                 self.broke("contract-broken", broken)
                 return
+        elif not self.live:
+            return  # handed over and still lent: only how long it lives matters
         elif not self.book.apply(event, self.host.world.clock()):
             return  # said twice, or late
         elif len(self.book) > self.host.options.max_clips:
