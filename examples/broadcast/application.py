@@ -139,9 +139,8 @@ async def run(settings: Settings, watch: Callable[[Broadcast], None]) -> Result:
         f"live {settings.session_lifetime:g} s each; {tally.lost} lost"
     )
     # The line has room for one, and nearly every handover is of one kind.
-    terms = sorted(broadcast.terms, key=broadcast.terms.__getitem__, reverse=True)
-    usual = next((term for term in terms if term in HANDOVERS), None)
-    if usual is not None:
+    usual = max(HANDOVERS, key=lambda kind: broadcast.terms[kind])
+    if broadcast.terms[usual]:
         broadcast.timeline.description += f" · {usual}: {IN_WORDS[usual]}"
     await _draw(broadcast, drawing)
     numbers = Numbers(
@@ -154,7 +153,7 @@ async def run(settings: Settings, watch: Callable[[Broadcast], None]) -> Result:
         recording=str(recording),
         timeline=str(drawing),
     )
-    return Result(numbers, tuple(tally.gaps), broadcast.unproven, tuple(terms))
+    return Result(numbers, tuple(tally.gaps), broadcast.unproven, tuple(broadcast.terms))
 
 
 @asynccontextmanager
