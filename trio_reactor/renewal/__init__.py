@@ -6,10 +6,21 @@ Read `source` for what an adapter author implements, `policy` for what a chain d
 became of every source, `events` all that happened.
 """
 
+from .engine.register import Sequences
+from .engine.sequences import SequenceState
+from .engine.submission import Accepted, SequenceMember, Submission
 from .errors import (
+    ClipNotQueued,
+    ClipUnknown,
     ContractBroken,
+    MemberKnown,
     OpenFailed,
+    OwnerConflict,
+    QueueFull,
     RouteChanged,
+    SequenceOver,
+    SequenceUnknown,
+    SequenceUnresolved,
     SessionRecovering,
     SessionRetired,
     SourcesExhausted,
@@ -18,7 +29,7 @@ from .evidence import Cleanup
 from .media.output import LossesUnknown, MediaReceiver, Pressure
 from .opening import open_renewal
 from .options import RenewalOptions
-from .session import Accepted, Renewal
+from .session import Renewal
 from .source import AudioFrame, ClipRequest, Predecessor, Source, SourceOpener, VideoFrame
 from .state import RenewalState, SourceStatus
 from .summary import RenewalReport
@@ -27,24 +38,36 @@ __all__ = [
     "Accepted",
     "AudioFrame",
     "Cleanup",
+    "ClipNotQueued",
     "ClipRequest",
+    "ClipUnknown",
     "ContractBroken",
     "LossesUnknown",
     "MediaReceiver",
+    "MemberKnown",
     "OpenFailed",
+    "OwnerConflict",
     "Predecessor",
     "Pressure",
+    "QueueFull",
     "Renewal",
     "RenewalOptions",
     "RenewalReport",
     "RenewalState",
     "RouteChanged",
+    "SequenceMember",
+    "SequenceOver",
+    "SequenceState",
+    "SequenceUnknown",
+    "SequenceUnresolved",
+    "Sequences",
     "SessionRecovering",
     "SessionRetired",
     "Source",
     "SourceOpener",
     "SourceStatus",
     "SourcesExhausted",
+    "Submission",
     "VideoFrame",
     "open_renewal",
 ]

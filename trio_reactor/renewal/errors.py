@@ -7,9 +7,17 @@ from trio_reactor.errors import ReactorError, leaves
 from .source import OpenFailed
 
 __all__ = [
+    "ClipNotQueued",
+    "ClipUnknown",
     "ContractBroken",
+    "MemberKnown",
     "OpenFailed",
+    "OwnerConflict",
+    "QueueFull",
     "RouteChanged",
+    "SequenceOver",
+    "SequenceUnknown",
+    "SequenceUnresolved",
     "SessionRecovering",
     "SessionRetired",
     "SourcesExhausted",
@@ -23,11 +31,46 @@ class SessionRecovering(ReactorError):
 
 
 class SessionRetired(ReactorError):
-    """The last source is gone and none follows: no work is taken any more."""
+    """The source that was to take the work is gone; or the last is, and none follows."""
 
 
 class RouteChanged(ReactorError):
     """The source that was to take the work changed before it was sent; nothing was sent."""
+
+
+class OwnerConflict(ReactorError):
+    """What a request is bound to is not all at one source; nothing was sent."""
+
+
+class ClipUnknown(ReactorError):
+    """No source has the clip that was named, nor is it remembered of one that is gone.
+
+    Its name is in `detail`.
+    """
+
+
+class ClipNotQueued(ReactorError):
+    """The clip that was named does not wait in a queue any more; its name is in `detail`."""
+
+
+class QueueFull(ReactorError):
+    """A bound on what may be pending or known at a time is reached; nothing was sent."""
+
+
+class SequenceOver(ReactorError):
+    """The sequence takes no more members; nothing was sent."""
+
+
+class MemberKnown(ReactorError):
+    """The sequence has a member of this name already; nothing was sent."""
+
+
+class SequenceUnknown(ReactorError):
+    """There is no such sequence, or it was released; its name is in `detail`."""
+
+
+class SequenceUnresolved(ReactorError):
+    """The sequence cannot be released, or acknowledged, as it stands."""
 
 
 class ContractBroken(ReactorError):

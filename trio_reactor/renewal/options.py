@@ -95,6 +95,15 @@ class RenewalOptions(BaseModel):
     need at 1920x1080 in `rgb24` (597 MB) with some to spare: it bounds memory where pictures are
     larger, and never acts before `max_frames` where they are not."""
 
+    max_queue: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Commands that may be pending at a time: given and not answered yet."""
+
+    max_sequences: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Sequences that are known at a time; unresolved ones are never forgotten to make room."""
+
+    max_members: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Members that one sequence may have."""
+
     max_clips: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
     """Clips that one source may have at a time, in any phase; one that has more is replaced."""
 
