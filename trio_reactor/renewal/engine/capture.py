@@ -30,8 +30,9 @@ def capture(request: ClipRequest) -> ClipRequest:
     if request.continue_from is not None:
         check_name("continue_from", request.continue_from)
     payload = cast("object", request.payload)
-    if type(payload) is not dict:
-        raise ValueError(f"payload: a {type(payload).__qualname__} is not a dict")
+    kind: type[object] = type(payload)
+    if kind is not dict:
+        raise ValueError(f"payload: a {kind.__qualname__} is not a dict")
     copied = _Copy().copy(payload, "payload", MAX_DEPTH)
     return ClipRequest(cast("dict[str, Json]", copied), request.continue_from)
 

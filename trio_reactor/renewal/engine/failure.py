@@ -24,7 +24,18 @@ from trio_reactor.errors import (
     TimedOut,
 )
 from trio_reactor.events import FailureRecord
-from trio_reactor.renewal.errors import ContractBroken
+from trio_reactor.renewal.errors import (
+    ClipNotQueued,
+    ClipUnknown,
+    ContractBroken,
+    MemberKnown,
+    OwnerConflict,
+    QueueFull,
+    RouteChanged,
+    SequenceOver,
+    SessionRecovering,
+    SessionRetired,
+)
 
 __all__ = ["KINDS", "Failure"]
 
@@ -33,15 +44,24 @@ KINDS: Final = MappingProxyType(
         kind.__name__: kind
         for kind in (
             Busy,
+            ClipNotQueued,
+            ClipUnknown,
             Closed,
             ContractBroken,
             Expired,
             Failed,
             Lost,
+            MemberKnown,
             Overflow,
+            OwnerConflict,
+            QueueFull,
             ReactorError,
             Refused,
             Retired,
+            RouteChanged,
+            SequenceOver,
+            SessionRecovering,
+            SessionRetired,
             TimedOut,
         )
     }

@@ -150,7 +150,7 @@ def resolve(
     incarnation = owners.pop() if owners else preferred
     for source in sources:
         if source.incarnation == incarnation and source.takes_work:
-            return Route(incarnation, _position(placement, source))
+            return Route(source.incarnation, _position(placement, source))
     raise SessionRecovering("no source takes this now", retryable=True)
 
 
