@@ -32,6 +32,8 @@ from trio_reactor.renewal.events import (
     RenewalWanted,
     Replaced,
     ResumptionDiscarded,
+    SequenceRetired,
+    SequenceSealed,
     SourceClosed,
     SourceOpened,
     SourceOpening,
@@ -88,6 +90,10 @@ EVENTS: list[RenewalEvent] = [
     ),
     ClipLost(
         source=OLD, age=3.0, clip="clip", frames_expected=None, frames_received=7, why="source-lost"
+    ),
+    SequenceSealed(source=OLD, age=3.0, sequence="ad break", accepted=3, rejected=1),
+    SequenceRetired(
+        source=OLD, age=60.0, sequence="ad break", accepted=3, rejected=0, indeterminate=1
     ),
     Recovering(source=OLD, age=3.0, mode="reconnect", why="media-lost"),
     Recovering(

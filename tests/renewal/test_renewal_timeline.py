@@ -179,11 +179,31 @@ def test_an_open_that_fails_is_a_loss_and_says_what_comes_next() -> None:
     ]
 
 
+def test_a_sequence_that_ends_with_its_source_is_a_loss_only_if_a_fate_is_unknown() -> None:
+    for unknown, kind in ((0, "note"), (2, "loss")):
+        timeline = told(
+            *on_air_from(0.0, A),
+            (
+                2.0,
+                said.SequenceRetired(
+                    source=A,
+                    age=1.8,
+                    sequence="titles",
+                    accepted=1,
+                    rejected=0,
+                    indeterminate=unknown,
+                ),
+            ),
+        )
+        assert [mark.kind for mark in timeline.marks] == [kind]
+        assert "titles" in timeline.marks[0].label
+
+
 @pytest.mark.parametrize("event", said.RENEWAL_EVENTS, ids=lambda event: event.__name__)
 def test_every_event_of_a_renewal_is_understood_or_passed_over_on_purpose(
     event: type[said.RenewalEvent],
 ) -> None:
-    passed_over = {said.PrepareScheduled, said.ClipChanged}
+    passed_over = {said.PrepareScheduled, said.ClipChanged, said.SequenceSealed}
     assert (event in passed_over) == (event not in _EXAMPLES)
     if event in _EXAMPLES:
         steps = renewal_steps(_EXAMPLES[event])
@@ -225,6 +245,9 @@ _EXAMPLES: dict[type[said.RenewalEvent], said.RenewalEvent] = {
         said.HandedOver(old=A, age=1, new=B, evidence=EVIDENCE, tail=Tail()),
         said.ClipLost(
             source=A, age=1, clip="<c>", frames_expected=None, frames_received=0, why="not-in-state"
+        ),
+        said.SequenceRetired(
+            source=A, age=1, sequence="<s>", accepted=2, rejected=0, indeterminate=1
         ),
         said.Recovering(source=A, age=1, mode="replace", why="check-failed"),
         said.Recovered(source=A, age=1, generation=2, took=0.1),

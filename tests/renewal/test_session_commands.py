@@ -7,7 +7,15 @@ import trio
 from chain_stage import Stage, scene, until
 
 from trio_reactor.errors import Lost, Refused
-from trio_reactor.renewal import Accepted, ContractBroken, Renewal, RouteChanged, SessionRetired
+from trio_reactor.renewal import (
+    Accepted,
+    ClipNotQueued,
+    ClipUnknown,
+    ContractBroken,
+    Renewal,
+    RouteChanged,
+    SessionRetired,
+)
 from trio_reactor.renewal.events import (
     ClipChanged,
     ClipLost,
@@ -44,8 +52,11 @@ async def test_a_position_reaches_the_provider(autojump_clock: object) -> None:
         assert [clip.id for clip in stage.provider.newest.clips] == [first.clip, second.clip]
         await renewal.remove(first.clip)
         assert [clip.id for clip in stage.provider.newest.clips] == [second.clip]
-        with pytest.raises(Refused):
+        with pytest.raises(ClipNotQueued):
             await renewal.remove(first.clip)
+        with pytest.raises(ClipUnknown) as caught:
+            await renewal.remove("no such clip")
+        assert caught.value.detail == "no such clip"
 
 
 async def test_a_refusal_is_the_providers_answer_and_changes_nothing(

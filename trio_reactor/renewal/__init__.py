@@ -7,13 +7,24 @@ became of every source, `events` all that happened.
 """
 
 from .borrowing import Borrow
+from .engine.register import Sequences
+from .engine.sequences import SequenceState
+from .engine.submission import Accepted, SequenceMember, Submission
 from .errors import (
+    ClipNotQueued,
+    ClipUnknown,
     ContextBroken,
     ContractBroken,
     InputOverflow,
+    MemberKnown,
     NotRenewing,
     OpenFailed,
+    OwnerConflict,
+    QueueFull,
     RouteChanged,
+    SequenceOver,
+    SequenceUnknown,
+    SequenceUnresolved,
     SessionRecovering,
     SessionRetired,
     SourcesExhausted,
@@ -22,7 +33,7 @@ from .evidence import Cleanup
 from .media.output import LossesUnknown, MediaReceiver, Pressure
 from .opening import open_renewal
 from .options import RenewalOptions
-from .session import Accepted, Renewal
+from .session import Renewal
 from .source import AudioFrame, ClipRequest, Predecessor, Source, SourceOpener, VideoFrame
 from .state import RenewalState, SourceStatus
 from .statistics import RenewalStatistics
@@ -33,28 +44,40 @@ __all__ = [
     "AudioFrame",
     "Borrow",
     "Cleanup",
+    "ClipNotQueued",
     "ClipRequest",
+    "ClipUnknown",
     "ContextBroken",
     "ContractBroken",
     "InputOverflow",
     "LossesUnknown",
     "MediaReceiver",
+    "MemberKnown",
     "NotRenewing",
     "OpenFailed",
+    "OwnerConflict",
     "Predecessor",
     "Pressure",
+    "QueueFull",
     "Renewal",
     "RenewalOptions",
     "RenewalReport",
     "RenewalState",
     "RenewalStatistics",
     "RouteChanged",
+    "SequenceMember",
+    "SequenceOver",
+    "SequenceState",
+    "SequenceUnknown",
+    "SequenceUnresolved",
+    "Sequences",
     "SessionRecovering",
     "SessionRetired",
     "Source",
     "SourceOpener",
     "SourceStatus",
     "SourcesExhausted",
+    "Submission",
     "VideoFrame",
     "open_renewal",
 ]

@@ -7,12 +7,20 @@ from trio_reactor.errors import Overflow, ReactorError, leaves
 from .source import OpenFailed
 
 __all__ = [
+    "ClipNotQueued",
+    "ClipUnknown",
     "ContextBroken",
     "ContractBroken",
     "InputOverflow",
+    "MemberKnown",
     "NotRenewing",
     "OpenFailed",
+    "OwnerConflict",
+    "QueueFull",
     "RouteChanged",
+    "SequenceOver",
+    "SequenceUnknown",
+    "SequenceUnresolved",
     "SessionRecovering",
     "SessionRetired",
     "SourcesExhausted",
@@ -26,7 +34,7 @@ class SessionRecovering(ReactorError):
 
 
 class SessionRetired(ReactorError):
-    """The last source is gone and none follows: no work is taken any more."""
+    """The source that was to take the work is gone; or the last is, and none follows."""
 
 
 class NotRenewing(ReactorError):
@@ -48,6 +56,41 @@ class InputOverflow(Overflow):
 
 class RouteChanged(ReactorError):
     """The source that was to take the work changed before it was sent; nothing was sent."""
+
+
+class OwnerConflict(ReactorError):
+    """What a request is bound to is not all at one source; nothing was sent."""
+
+
+class ClipUnknown(ReactorError):
+    """No source has the clip that was named, nor is it remembered of one that is gone.
+
+    Its name is in `detail`.
+    """
+
+
+class ClipNotQueued(ReactorError):
+    """The clip that was named does not wait in a queue any more; its name is in `detail`."""
+
+
+class QueueFull(ReactorError):
+    """A bound on what may be pending or known at a time is reached; nothing was sent."""
+
+
+class SequenceOver(ReactorError):
+    """The sequence takes no more members; nothing was sent."""
+
+
+class MemberKnown(ReactorError):
+    """The sequence has a member of this name already; nothing was sent."""
+
+
+class SequenceUnknown(ReactorError):
+    """There is no such sequence, or it was released; its name is in `detail`."""
+
+
+class SequenceUnresolved(ReactorError):
+    """The sequence cannot be released, or acknowledged, as it stands."""
 
 
 class ContractBroken(ReactorError):

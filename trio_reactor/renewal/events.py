@@ -57,6 +57,8 @@ __all__ = [
     "RenewalWanted",
     "Replaced",
     "ResumptionDiscarded",
+    "SequenceRetired",
+    "SequenceSealed",
     "SourceClosed",
     "SourceOpened",
     "SourceOpening",
@@ -307,6 +309,35 @@ class ClipLost(RenewalEvent, frozen=True, kw_only=True):
     why: ClipLossReason
 
 
+# sequences
+
+
+class SequenceSealed(RenewalEvent, frozen=True, kw_only=True):
+    """A sequence is over: it takes no more members, and each was accepted or rejected."""
+
+    source: SourceRef
+    age: float
+    sequence: str
+    accepted: int
+    """How many members the source took."""
+    rejected: int
+    """How many it refused."""
+
+
+class SequenceRetired(RenewalEvent, frozen=True, kw_only=True):
+    """A sequence ended with its source, before it was sealed."""
+
+    source: SourceRef
+    age: float
+    sequence: str
+    accepted: int
+    """How many members the source took."""
+    rejected: int
+    """How many it refused."""
+    indeterminate: int
+    """How many were sent and have an unknown fate; if any, the sequence is to be acknowledged."""
+
+
 # loss and recovery
 
 
@@ -428,6 +459,8 @@ AnyRenewalEvent: TypeAlias = (
     | HandedOver
     | ClipChanged
     | ClipLost
+    | SequenceSealed
+    | SequenceRetired
     | Recovering
     | Recovered
     | Replaced

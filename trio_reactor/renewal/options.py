@@ -99,6 +99,15 @@ class RenewalOptions(BaseModel):
     max_input_bytes: _Count = 1024 * 1024
     """Bytes of input that are held while they cannot be sent; what does not fit is refused."""
 
+    max_queue: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Commands that may be pending at a time: given and not answered yet."""
+
+    max_sequences: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Sequences that are known at a time; unresolved ones are never forgotten to make room."""
+
+    max_members: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Members that one sequence may have."""
+
     max_clips: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
     """Clips that one source may have at a time, in any phase; one that has more is replaced."""
 

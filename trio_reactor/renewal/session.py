@@ -7,17 +7,18 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar, final, overload
 
-import msgspec
-
 from trio_reactor.channel import Publisher, Subscription
-from trio_reactor.errors import Failed, ReactorError, Refused
+from trio_reactor.errors import Failed, ReactorError
 from trio_reactor.events import Event
 from trio_reactor.owner import Owner
 
 from .borrowing import Borrow, Borrowing
 from .chain.chain import Chain
 from .demand import Demand
-from .engine.dispatch import Dispatch, identity_of
+from .engine.dispatch import Dispatch
+from .engine.engine import Engine
+from .engine.register import Sequences
+from .engine.submission import Accepted, SequenceMember, Submission
 from .errors import SessionRecovering, SessionRetired
 from .events import SourceRef
 from .media.output import MediaReceiver, Pressure
@@ -40,17 +41,9 @@ from .upstream import Upstream
 __all__ = ["Accepted", "Renewal"]
 
 S = TypeVar("S")
-T = TypeVar("T")
 A = TypeVar("A", bound=Event)
 B = TypeVar("B", bound=Event)
 C = TypeVar("C", bound=Event)
-
-
-class Accepted(msgspec.Struct, frozen=True):
-    """A clip that a source took."""
-
-    source: SourceRef
-    clip: str
 
 
 @final
@@ -63,6 +56,7 @@ class Renewal(Generic[S_co]):
         self._borrowing = Borrowing(owner, chain)
         self._demand = Demand(owner, chain, self._borrowing)
         self._upstream = Upstream(owner, chain, self._borrowing)
+        self._engine = Engine(owner, chain)
         self.events = publisher
         """Everything it has to say, in order."""
 
@@ -189,8 +183,55 @@ class Renewal(Generic[S_co]):
 
     # ----------------------------------------------------------------------------------- commanding
 
-    async def enqueue(self, request: ClipRequest, *, position: int | None = None) -> Accepted:
-        """Have a clip played: by the prepared source if there is one, else by the one on air.
+    @property
+    def sequences(self) -> Sequences:
+        """The sequences of requests that must all be played by one source."""
+        return self._chain.sequences
+
+    def prepare(
+        self,
+        request: ClipRequest,
+        *,
+        position: int | None = None,
+        before: str | None = None,
+        same_session_as: str | None = None,
+        sequence: SequenceMember | None = None,
+    ) -> Submission:
+        """Take down a request as it is now, to be submitted later.
+
+        Nothing is sent, bound or reserved by that, and its source is chosen when it is submitted.
+        What it names has to be at one source then; what names nothing goes to the prepared source
+        if there is one, else to the one on air.
+
+        Args:
+            request: What is to be played, in the provider's terms; copied.
+            position: Where in the source's queue; at its end by default.
+            before: A waiting clip that it is to be played right before.
+            same_session_as: A clip whose source is to take it.
+            sequence: As what it belongs to a sequence, all of which one source plays.
+
+        Raises:
+            ValueError: The payload is not JSON, too deep or too large; a name is none; or both a
+                position and a clip to go before are given.  The message says what.
+        """
+        return self._engine.prepare(
+            request,
+            position=position,
+            before=before,
+            same_session_as=same_session_as,
+            sequence=sequence,
+        )
+
+    async def enqueue(
+        self,
+        request: ClipRequest,
+        *,
+        position: int | None = None,
+        before: str | None = None,
+        same_session_as: str | None = None,
+        sequence: SequenceMember | None = None,
+    ) -> Accepted:
+        """Have a clip played: `prepare` and `submit` in one.
 
         If it is cancelled before the request is sent, nothing is sent.  After that the request goes
         on without its caller, and what comes of it is told by events.  If it is not known what
@@ -200,27 +241,22 @@ class Renewal(Generic[S_co]):
         Args:
             request: What is to be played, in the provider's terms.
             position: Where in the source's queue; at its end by default.
+            before: A waiting clip that it is to be played right before.
+            same_session_as: A clip whose source is to take it.
+            sequence: As what it belongs to a sequence, all of which one source plays.
 
         Raises:
-            SessionRecovering: No source takes work now; nothing was sent.
-            SessionRetired: The last source is gone; nothing was sent.
-            RouteChanged: The source changed before the request was sent; nothing was sent.
-            Refused: The provider said no.
-            Lost: The source was lost; `outcome` says whether the request may have arrived.
-            TimedOut: It was not answered in time; `outcome` says whether it may have arrived.
-            Closed, Failed: The handle is closed, or has failed; a defect of the adapter's is the
-                cause of that.
+            ValueError: What it is given makes no sense; see `prepare`.
+            ReactorError: What became of it otherwise; see `Submission.submit`.
         """
-        slot, source = self._routed()
-        chain = self._chain
-        dispatch = Dispatch(
-            chain,
-            slot,
-            lambda commit: source.enqueue(request, position=position, commit=commit),
-            check=lambda: chain.check_route(slot),
-            take=lambda clip: chain.slot_accepted(slot, identity_of(clip)),
+        submission = self.prepare(
+            request,
+            position=position,
+            before=before,
+            same_session_as=same_session_as,
+            sequence=sequence,
         )
-        return Accepted(slot.ref, await self._started(dispatch).outcome())
+        return await submission.submit()
 
     async def set_autoplay(self, enabled: bool) -> None:
         """Whether what is ready is played without being asked for; on until it is set.
@@ -259,6 +295,7 @@ class Renewal(Generic[S_co]):
         Raises:
             SessionRecovering: No source is on air.
             SessionRetired: The last source is gone.
+            QueueFull: Too many commands are pending.
             Refused: The provider said no.
             RouteChanged: The source takes no commands any more; nothing was sent.
             Lost, TimedOut: The source was lost, or did not answer within `reply_timeout`.  If the
@@ -275,10 +312,12 @@ class Renewal(Generic[S_co]):
         Cancelled before it is sent, nothing is sent; after that it goes on without its caller.
 
         Raises:
-            Refused: No source that takes work has it, or the provider said no.
+            ClipUnknown, ClipNotQueued: No source has it, or it is over.
+            SessionRetired: Its source is gone.
+            SessionRecovering: Its source takes no commands now.
             ReactorError: As for `pause_and_stop`.
         """
-        slot, source = self._holder(clip)
+        slot, source = self._engine.holder(clip)
         await self._command(slot, lambda: source.remove(clip)).outcome()
 
     async def move(self, clip: str, position: int) -> None:
@@ -287,11 +326,15 @@ class Renewal(Generic[S_co]):
         Cancelled before it is sent, nothing is sent; after that it goes on without its caller.
 
         Raises:
-            Refused: No source that takes work has it, or the provider said no.
-            ReactorError: As for `pause_and_stop`.
+            ReactorError: As for `remove`.
         """
-        slot, source = self._holder(clip)
-        await self._command(slot, lambda: source.move(clip, position)).outcome()
+        slot, source = self._engine.holder(clip)
+
+        async def move() -> None:
+            await source.move(clip, position)
+            slot.book.moved(clip, position)
+
+        await self._command(slot, move).outcome()
 
     async def set_canvas(self, width: int, height: int) -> None:
         """Set the size of the picture, in pixels.
@@ -381,27 +424,15 @@ class Renewal(Generic[S_co]):
 
     # ------------------------------------------------------------------------------------- internal
 
-    def _routed(self) -> tuple[Slot, Playable]:
-        self._owner.check()
-        return self._working(self._chain.route())
-
     def _on_air(self) -> tuple[Slot, Playable]:
-        return self._working(self._chain.on_air)
-
-    def _working(self, slot: Slot | None) -> tuple[Slot, Playable]:
+        self._engine.check_room()
+        slot = self._chain.on_air
         if self._chain.finished:
             raise SessionRetired(f"{self.name}: the last source is gone")
         playable = None if slot is None else slot.playable
         if slot is None or playable is None or not phases.takes_work(slot.phase):
             raise SessionRecovering(f"{self.name}: no source takes this now", retryable=True)
         return slot, playable
-
-    def _holder(self, clip: str) -> tuple[Slot, Playable]:
-        self._owner.check()
-        for slot in (self._chain.on_air, self._chain.next):
-            if slot is not None and clip in slot.book:
-                return self._working(slot)
-        raise Refused(f"{self.name}: no source has this clip")
 
     async def _tell_next(self, slot: Slot) -> None:
         """Tell the next source of the canvas that the one on air has taken."""
@@ -422,12 +453,5 @@ class Renewal(Generic[S_co]):
             await command()
 
         chain = self._chain
-        return self._started(Dispatch(chain, slot, send, check=lambda: chain.check_working(slot)))
-
-    def _started(self, dispatch: Dispatch[T]) -> Dispatch[T]:
-        try:
-            self._owner.start_soon(dispatch.run, name=f"{self.name} command")
-        except BaseException:
-            dispatch.drop()  # it never begins
-            raise
-        return dispatch
+        dispatch = Dispatch(chain, slot, send, check=lambda: chain.check_working(slot))
+        return self._engine.begin(dispatch)

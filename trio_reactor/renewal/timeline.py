@@ -46,6 +46,7 @@ from .events import (
     RenewalWanted,
     Replaced,
     ResumptionDiscarded,
+    SequenceRetired,
     SourceClosed,
     SourceOpened,
     SourceOpening,
@@ -140,6 +141,11 @@ def renewal_steps(event: Event) -> tuple[Step, ...]:
         case ClipLost(source=source, clip=clip, frames_expected=expected, frames_received=received):
             missing = "" if expected is None else f", {expected - received} of {expected} frames"
             return (Happened(f"lost: {clip}{missing}", "loss", _lane(source)),)
+        case SequenceRetired(source=source, sequence=sequence, indeterminate=unknown):
+            label = f"sequence not sealed: {sequence}"
+            if unknown:
+                return (Happened(f"{label}, {unknown} unknown", "loss", _lane(source)),)
+            return (Happened(label, "note", _lane(source)),)
         case SourceClosed(source=source, why=why, cleanup=cleanup):
             proven = "clean-up complete" if cleanup.complete else "clean-up not proven"
             return (TurnedOff(_lane(source), f"{why}, {proven}"),)

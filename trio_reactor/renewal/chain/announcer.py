@@ -8,6 +8,12 @@ from typing import Literal, final
 from trio_reactor.channel import Publisher
 from trio_reactor.events import FailureRecord
 from trio_reactor.renewal import events
+from trio_reactor.renewal.engine.sequences import (
+    MemberAccepted,
+    MemberIndeterminate,
+    MemberRejected,
+    SequenceState,
+)
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.policy.handoff import HandoffEvidence
@@ -187,6 +193,31 @@ class Announcer:
                     why=why,
                 )
             )
+
+    def sequence_sealed(self, slot: Slot, sequence: SequenceState) -> None:
+        """A sequence of a source is over."""
+        self.say(
+            events.SequenceSealed(
+                source=slot.ref,
+                age=slot.age,
+                sequence=sequence.id,
+                accepted=sequence.count(MemberAccepted),
+                rejected=sequence.count(MemberRejected),
+            )
+        )
+
+    def sequence_retired(self, slot: Slot, sequence: SequenceState) -> None:
+        """A sequence ended with its source."""
+        self.say(
+            events.SequenceRetired(
+                source=slot.ref,
+                age=slot.age,
+                sequence=sequence.id,
+                accepted=sequence.count(MemberAccepted),
+                rejected=sequence.count(MemberRejected),
+                indeterminate=sequence.count(MemberIndeterminate),
+            )
+        )
 
     def recovering(self, slot: Slot) -> None:
         """Something was lost of a source that lives, and is being made good."""

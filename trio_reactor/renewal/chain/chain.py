@@ -22,7 +22,10 @@ from trio_reactor.owner import Attempt, Owner
 from trio_reactor.renewal import events, policy
 from trio_reactor.renewal.allocation.allocations import Allocations
 from trio_reactor.renewal.allocation.records import AllocationRecord
-from trio_reactor.renewal.errors import OpenFailed, RouteChanged, refusal, sole
+from trio_reactor.renewal.engine.register import Sequences
+from trio_reactor.renewal.engine.routing import RetiredClips
+from trio_reactor.renewal.engine.sequences import SequenceState
+from trio_reactor.renewal.errors import ContractBroken, OpenFailed, RouteChanged, refusal, sole
 from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.policy import phases
@@ -85,6 +88,9 @@ class Chain:
         self.ledger = CleanupLedger(options)
         self.autoplay = Setting(True)
         self.canvas = Setting[tuple[int, int] | None](None)
+        self.sequences = Sequences(self, options)
+        self.retired_clips = RetiredClips()
+        """The clips of sources that have left."""
         self.renewing = True
         self.finished = False
         self.on_step: list[Callable[[], None]] = []
@@ -336,7 +342,7 @@ class Chain:
             leaving=len(self.leaving),
             exclusive_leaving=any(slot.exclusive for slot in self.leaving.values()),
             boundary=BoundaryFacts(
-                open_sequences=on_air is not None and bool(on_air.pending),
+                open_sequences=on_air is not None and self._is_bound(on_air),
                 idle_since=None if on_air is None else on_air.book.idle_since,
                 next_ready=ready,
                 last=None if on_air is None else on_air.book.last,
@@ -351,6 +357,10 @@ class Chain:
             stopping=self._owner.stopping.is_set,
         )
 
+    def _is_bound(self, slot: Slot) -> bool:
+        """Whether a command to it is pending, or more is to come to it."""
+        return bool(slot.pending) or self.sequences._holds(slot.incarnation)
+
     def route(self) -> Slot | None:
         """The slot that takes work bound to none, if any does now."""
         match policy.route(self.facts(self.world.clock())):
@@ -360,17 +370,6 @@ class Chain:
                 return self.on_air
             case None:
                 return None
-
-    def check_route(self, slot: Slot) -> None:
-        """Raise unless commands are taken, and the slot is the one that takes unbound work.
-
-        Raises:
-            RouteChanged: Another one is, or none.
-            Closed, Failed: No commands are taken.
-        """
-        self._owner.check()
-        if self.route() is not slot:
-            raise RouteChanged("the source that was to take the work changed", retryable=True)
 
     def check_working(self, slot: Slot) -> None:
         """Raise unless commands are taken, and the slot is one that takes them.
@@ -419,13 +418,30 @@ class Chain:
         self.announce.told(slot, event)
         self.changed()
 
-    def slot_accepted(self, slot: Slot, clip: str) -> None:
-        """A source answered that it took a clip."""
+    def slot_accepted(self, slot: Slot, clip: str, position: int | None) -> None:
+        """A source answered that it took a clip, at this place or at the end.
+
+        Raises:
+            ContractBroken: Another source that is live has this clip.
+        """
+        for other in (self.on_air, self.next):
+            if other is not None and other is not slot and clip in other.book:
+                raise ContractBroken(
+                    f"source {slot.incarnation} took a clip that source {other.incarnation} has",
+                    outcome="unknown",
+                )
         if slot.live:
-            slot.book.accepted(clip, self.world.clock())
+            slot.book.accepted(clip, self.world.clock(), position)
         elif not slot.book.knows(clip):
             # What it was known to have was named lost when it was let go.
             self.announce.lost_clips(slot, (Unfinished(clip, None, 0),), "source-lost")
+            self.retired_clips.remember((clip,))
+
+    def sequence_sealed(self, sequence: SequenceState) -> None:
+        """A sequence is over."""
+        for slot in (self.on_air, self.next, *self.leaving.values()):
+            if slot is not None and slot.incarnation == sequence.owner:
+                self.announce.sequence_sealed(slot, sequence)
 
     def slot_forgot(self, slot: Slot, lost: Unfinished) -> None:
         """A source does not know one of its clips any more."""
@@ -507,6 +523,9 @@ class Chain:
         self.ledger.record(slot.incarnation, cleanup)
         for dispatch in tuple(slot.pending):
             dispatch.give_up()
+        for sequence in self.sequences._retire(slot.incarnation, "its source ended"):
+            self.announce.sequence_retired(slot, sequence)
+        self.retired_clips.remember(slot.book.known)
         if never_was and failure is not None:
             self._count_failed_open(slot, sole(failure))
         else:

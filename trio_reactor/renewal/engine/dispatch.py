@@ -1,8 +1,8 @@
 """A command on its way to a source, in a task of its own.
 
-The caller only waits for it.  Cancelled before the request left, it leaves nothing behind.
-Cancelled after, the request goes on: while its answer is out the source is not idle, so nothing is
-handed over under it, and what comes of it is told by the source's events.
+Its callers only wait for it.  If the last of them is cancelled before the request left, it leaves
+nothing behind.  Cancelled after, the request goes on: while its answer is out the source is not
+idle, so nothing is handed over under it, and what comes of it is told by the source's events.
 
 A request of which it is not known what became is never sent again, and its source is not trusted
 any more.
@@ -23,6 +23,8 @@ from trio_reactor.renewal.slot.settings import is_refusal
 from trio_reactor.renewal.slot.slot import MAX_IDENTITY, Slot
 from trio_reactor.renewal.source import Commit
 from trio_reactor.world import World
+
+from .failure import Failure
 
 __all__ = ["Dispatch", "DispatchHost", "identity_of"]
 
@@ -63,8 +65,9 @@ class Dispatch(Generic[T]):
         host: Its chain.
         slot: Where it goes.
         send: Sends it and waits for the answer; calls what it is given right before it leaves.
-        check: Raises if it is not to leave any more.
+        check: Called in the step in which it leaves; raises if it is not to leave any more.
         take: Takes the answer.
+        over: Called once with the dispatch when it is over, before anybody who waits hears of it.
     """
 
     def __init__(
@@ -75,19 +78,49 @@ class Dispatch(Generic[T]):
         *,
         check: Callable[[], None],
         take: Callable[[T], None] | None = None,
+        over: Callable[[Dispatch[T]], None] | None = None,
     ) -> None:
         self._host = host
         self._slot = slot
         self._send = send
         self._check = check
         self._take = take
-        self._withdrawn = False
+        self._settled = over
+        self.withdrawn = False
+        """Whether everyone who waited has left before it did: it never leaves."""
         self._committed = False
+        self._waiting = 0
+        self._told = False
         self._scope = trio.CancelScope()
         self._over = trio.Event()
         self._answer: tuple[T] | None = None
-        self._failure: BaseException | None = None
+        self._failure: ReactorError | None = None
         slot.pending[self] = None
+
+    @property
+    def slot(self) -> Slot:
+        """Where it goes."""
+        return self._slot
+
+    @property
+    def answer(self) -> tuple[T] | None:
+        """The answer, once there is one."""
+        return self._answer
+
+    @property
+    def failure(self) -> ReactorError | None:
+        """What it came to instead of an answer, once it has."""
+        return self._failure
+
+    @property
+    def committed(self) -> bool:
+        """Whether it passed its check and has left."""
+        return self._committed
+
+    @property
+    def sent(self) -> bool:
+        """Whether the request has left, or may have."""
+        return self._committed or (self._failure is not None and self._failure.outcome == "unknown")
 
     async def run(self) -> None:
         """Send it and take the answer; a worker of the owner's.  Raises nothing."""
@@ -104,6 +137,8 @@ class Dispatch(Generic[T]):
             if self._answer is None and self._failure is None:
                 self._failure = self._lost()
             self.drop()
+            if self._settled is not None:
+                self._settled(self)
             self._over.set()
 
     def drop(self) -> None:
@@ -112,34 +147,45 @@ class Dispatch(Generic[T]):
         self._host.changed()
 
     async def outcome(self) -> T:
-        """Wait for the answer.
+        """Wait for the answer.  Any number of tasks may.
 
-        Cancelled before the request left, nothing will leave; cancelled after, it goes on.
+        If the last that waits is cancelled before the request left, nothing will leave; cancelled
+        after, it goes on.
 
         Raises:
-            BaseException: What became of it otherwise; see `Renewal`.
+            ReactorError: What became of it otherwise; see `Renewal`.  The first gets the original,
+                with its cause, and every other one afresh.
         """
+        self._waiting += 1
         try:
             await self._over.wait()
         except BaseException:
             # Cancelled: what has not been sent is not sent any more.
-            if not self._committed:
-                self._withdrawn = True
+            if self._waiting == 1 and not self._committed:
+                self.withdrawn = True
                 self._scope.cancel()
                 with trio.CancelScope(shield=True):
                     await self._over.wait()
             raise
-        if self._failure is not None:
+        finally:
+            self._waiting -= 1
+        if self._failure is None:
+            assert self._answer is not None  # noqa: S101 - else it failed
+            return self._answer[0]
+        if not self._told:
+            self._told = True
             raise self._failure
-        assert self._answer is not None  # noqa: S101 - else it failed
-        return self._answer[0]
+        failure = Failure.of(self._failure).afresh()
+        if isinstance(failure, Failed):
+            raise failure from self._failure.__cause__  # the terminal failure: they say so, too
+        raise failure
 
     def give_up(self) -> None:
         """End it, because its source has: no answer will come."""
         self._scope.cancel()
 
     def _commit(self) -> None:
-        if self._withdrawn:
+        if self.withdrawn:
             raise Retired("the caller has left before the request was sent")
         if self._committed:
             raise ContractBroken("a request is sent once", outcome="unknown")
@@ -147,6 +193,8 @@ class Dispatch(Generic[T]):
         self._committed = True
 
     def _taken(self, answer: T) -> None:
+        if not self._committed:
+            raise ContractBroken("a request was answered that was not sent", outcome="unknown")
         if self._slot.gone:
             raise self._lost()
         if self._take is not None:
@@ -154,23 +202,28 @@ class Dispatch(Generic[T]):
         self._answer = (answer,)
 
     def _failed(self, failure: Exception) -> None:
-        self._failure = failure
         if not is_expected(failure):
             self._failure = Failed("a source's adapter has a defect", outcome=self._fate)
             self._failure.__cause__ = failure
             self._host.slot_failed(self._slot, failure)
             return
-        outcome = failure.outcome if isinstance(failure, ReactorError) else None
-        if self._committed and not is_refusal(failure) and outcome != "unknown":
-            # Once it has left, only an answer can tell that nothing came of it.
-            self._failure = self._lost()
+        if isinstance(failure, ReactorError) and self._is_said(failure):
+            self._failure = failure
+        else:
+            self._failure = self._lost() if self._committed else self._unreachable()
             self._failure.__cause__ = failure
-            outcome = "unknown"
-        if outcome == "unknown":
+        if self._failure.outcome == "unknown":
             why: LossReason = "outcome-unknown"
             if isinstance(failure, ContractBroken):
                 why = "contract-broken"
             self._host.slot_lost(self._slot, why, failure)
+
+    def _is_said(self, failure: ReactorError) -> bool:
+        """Whether a failure itself says what became of the request.
+
+        Once it has left, only an answer can tell that nothing came of it.
+        """
+        return not self._committed or is_refusal(failure) or failure.outcome == "unknown"
 
     @property
     def _fate(self) -> Outcome:
@@ -181,6 +234,13 @@ class Dispatch(Generic[T]):
             f"source {self._slot.incarnation} did not answer in time",
             outcome=self._fate,
             retryable=not self._committed,
+        )
+
+    def _unreachable(self) -> Lost:
+        return Lost(
+            f"source {self._slot.incarnation} could not be reached",
+            outcome="not-submitted",
+            retryable=True,
         )
 
     def _lost(self) -> Lost:

@@ -83,8 +83,13 @@ class ClipBook:
 
     @property
     def clips(self) -> tuple[Clip, ...]:
-        """The clips, in the order in which they became known; after a refresh in playing order."""
+        """The clips in playing order, as far as the source's state and what it was asked tell."""
         return tuple(self._clips.values())
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The clips that it has, after those of which it remembers the end."""
+        return (*self._over, *self._clips)
 
     @property
     def has_ready(self) -> bool:
@@ -149,12 +154,31 @@ class ClipBook:
         self._settle(now)
         return news
 
-    def accepted(self, clip: str, now: float) -> None:
-        """A request was answered with this identity; its events may have come before."""
+    def accepted(self, clip: str, now: float, position: int | None = None) -> None:
+        """A request was answered with this identity; its events may have come before.
+
+        Args:
+            clip: The identity.
+            now: The present, on the clock.
+            position: Its place among the clips that wait, from 0; `None` for the end.
+        """
         if not self.knows(clip):
             self._clips[clip] = Clip(clip, "queued")
             self._unsaid.add(clip)
             self._settle(now)
+        if position is not None:
+            self.moved(clip, position)
+
+    def moved(self, clip: str, position: int) -> None:
+        """A clip was given another place among those that wait, from 0."""
+        known = self._clips.get(clip)
+        if known is None or known.phase == "playing":
+            return
+        others = [each for each in self._clips.values() if each.id != clip]
+        waiting = [each for each in others if each.phase != "playing"]
+        waiting.insert(position, known)
+        playing = [each for each in others if each.phase == "playing"]
+        self._clips = {each.id: each for each in (*playing, *waiting)}
 
     def picture(self, clip: str | None) -> None:
         """A picture came, of this clip if it says so."""

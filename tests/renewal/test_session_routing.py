@@ -1,0 +1,200 @@
+"""Where requests go through the handle, and what of that is looked at once more as they leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from chain_stage import Stage, scene, until
+from submission_stage import Desk
+from trio.testing import wait_all_tasks_blocked
+
+from trio_reactor.errors import Refused
+from trio_reactor.renewal import (
+    Accepted,
+    ClipNotQueued,
+    ClipRequest,
+    ClipUnknown,
+    ContractBroken,
+    OwnerConflict,
+    Renewal,
+    RouteChanged,
+    SessionRecovering,
+    SessionRetired,
+)
+from trio_reactor.renewal.events import HandedOver, Prepared, Recovered, Recovering
+from trio_reactor.renewal.source import Clip, ClipUpdated
+
+
+def continuing(clip: str, frames: int = 1) -> ClipRequest:
+    return ClipRequest({"frames": frames}, continue_from=clip)
+
+
+async def two(stage: Stage, renewal: Renewal) -> tuple[Accepted, Accepted]:
+    """A source that plays a long clip, and a prepared one with a clip of its own."""
+    old = await renewal.enqueue(scene(1500))
+    await until(lambda: bool(stage.said(Prepared)))
+    new = await renewal.enqueue(scene(5))
+    assert (old.source.incarnation, new.source.incarnation) == (1, 2)
+    return old, new
+
+
+def long(**options: Any) -> Stage:
+    return Stage(lifetime=60.0, renewal={"max_frames": 5000}, **options)
+
+
+async def test_what_continues_a_clip_goes_to_its_source(autojump_clock: object) -> None:
+    stage = long()
+    async with stage.open() as renewal:
+        old, new = await two(stage, renewal)
+        assert (await renewal.enqueue(continuing(old.clip))).source == old.source
+        assert (await renewal.enqueue(continuing(new.clip))).source == new.source
+        assert (await renewal.enqueue(scene(1), same_session_as=old.clip)).source == old.source
+        assert (await renewal.enqueue(scene(1))).source == new.source
+
+
+async def test_what_goes_before_a_clip_goes_there(autojump_clock: object) -> None:
+    stage = long()
+    async with stage.open() as renewal:
+        old, new = await two(stage, renewal)
+        last = await renewal.enqueue(scene(1), same_session_as=old.clip)
+        middle = await renewal.enqueue(scene(1), before=last.clip)
+        first = await renewal.enqueue(scene(1), before=middle.clip)
+        await renewal.move(last.clip, 1)
+        between = await renewal.enqueue(scene(1), before=middle.clip)
+        queue = [clip.id for clip in stage.provider.live["simulated-1"].clips]
+        assert queue == [old.clip, first.clip, last.clip, between.clip, middle.clip]
+        status = renewal.state.on_air
+        assert status is not None
+        assert [clip.id for clip in status.clips] == queue
+        with pytest.raises(ClipNotQueued):
+            await renewal.enqueue(scene(1), before=old.clip)
+        assert new.clip == "simulated-2/clip-1"
+
+
+async def test_what_is_bound_to_two_sources_is_not_sent(autojump_clock: object) -> None:
+    stage = long()
+    async with stage.open() as renewal:
+        old, new = await two(stage, renewal)
+        before = stage.provider.dispatched
+        for named in ({"before": new.clip}, {"same_session_as": new.clip}):
+            with pytest.raises(OwnerConflict) as caught:
+                await renewal.enqueue(continuing(old.clip), **named)  # type: ignore[arg-type]
+            assert caught.value.outcome == "not-submitted"
+        assert stage.provider.dispatched == before
+
+
+async def test_a_clip_of_a_source_that_is_gone_is_told_from_one_of_nobody(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=60.0, close_delay=2.0)
+    async with stage.open() as renewal:
+        old = await renewal.enqueue(scene(1))
+        await until(lambda: bool(stage.said(Prepared)))
+        await renewal.enqueue(scene(1))
+        await until(lambda: bool(stage.said(HandedOver)))
+        for _ in range(2):
+            assert renewal.state.leaving in (0, 1)
+            with pytest.raises(SessionRetired):
+                await renewal.enqueue(continuing(old.clip))
+            with pytest.raises(SessionRetired):
+                await renewal.remove(old.clip)
+            await trio.sleep(5)
+        assert renewal.state.leaving == 0
+        with pytest.raises(ClipUnknown) as caught:
+            await renewal.enqueue(continuing("nobody's"))
+        assert (caught.value.outcome, caught.value.detail) == ("not-submitted", "nobody's")
+        for command in (renewal.remove("nobody's"), renewal.move("nobody's", 0)):
+            with pytest.raises(ClipUnknown):
+                await command
+
+
+async def test_what_is_bound_to_a_source_that_recovers_waits_for_it(
+    autojump_clock: object,
+) -> None:
+    stage = long(reconnect_delay=1.0)
+    async with stage.open() as renewal:
+        old, new = await two(stage, renewal)
+        stage.provider.live["simulated-1"].lose_connection()
+        for command in (
+            renewal.enqueue(continuing(old.clip)),
+            renewal.remove(old.clip),
+            renewal.move(old.clip, 0),
+        ):
+            with pytest.raises(SessionRecovering) as caught:
+                await command
+            assert caught.value.retryable
+        assert (await renewal.enqueue(scene(1))).source == new.source
+        await until(lambda: bool(stage.said(Recovered)))
+        assert (await renewal.enqueue(continuing(old.clip))).source == old.source
+
+
+async def test_a_place_before_a_clip_that_moved_meanwhile_is_not_used(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal, trio.open_nursery() as nursery:
+        await renewal.set_autoplay(False)
+        clips = [(await renewal.enqueue(scene(1))).clip for _ in range(2)]
+        source = stage.provider.newest
+        desk = Desk(source, holds=True)
+        raised: list[RouteChanged] = []
+
+        async def ask() -> None:
+            with pytest.raises(RouteChanged) as caught:
+                await renewal.enqueue(scene(1), before=clips[1])
+            raised.append(caught.value)
+
+        nursery.start_soon(ask)
+        await wait_all_tasks_blocked()
+        await renewal.move(clips[1], 0)
+        desk.may_leave.set()
+        await wait_all_tasks_blocked()
+        assert [failure.retryable for failure in raised] == [True]
+        assert (desk.positions, desk.sent) == ([1], 0)
+
+
+@pytest.mark.parametrize("position", [None, 0, 3, -1])
+async def test_an_explicit_position_reaches_the_provider_unchanged(
+    autojump_clock: object, position: int | None
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        desk = Desk(stage.provider.newest)
+        desk.answered.set()
+        await renewal.enqueue(scene(1), position=position)
+        assert desk.positions == [position]
+
+
+async def test_two_sources_cannot_have_one_clip_and_the_second_is_replaced(
+    autojump_clock: object,
+) -> None:
+    stage = long()
+    async with stage.open() as renewal:
+        old, _ = await two(stage, renewal)
+        stage.provider.live["simulated-2"].tell(ClipUpdated(Clip(old.clip, "queued")))
+        await wait_all_tasks_blocked()
+        assert (await renewal.enqueue(continuing(old.clip))).source == old.source
+        await renewal.move((await renewal.enqueue(continuing(old.clip))).clip, 0)
+        await wait_all_tasks_blocked()
+        (told,) = stage.said(Recovering)
+        assert (told.source.incarnation, told.mode, told.why) == (2, "replace", "contract-broken")
+        assert told.failure is not None
+        assert told.failure.type == ContractBroken.__name__
+        assert "source 2 has a clip that source 1 has" in told.failure.message
+        await until(lambda: "simulated-2" not in stage.provider.live)
+
+
+async def test_a_clip_is_removed_where_it_is(autojump_clock: object) -> None:
+    stage = long()
+    async with stage.open() as renewal:
+        old, new = await two(stage, renewal)
+        waits = await renewal.enqueue(continuing(old.clip))
+        await renewal.remove(waits.clip)
+        await renewal.remove(new.clip)
+        assert stage.provider.live["simulated-2"].clips == ()
+        with pytest.raises(ClipNotQueued):
+            await renewal.remove(new.clip)
+        with pytest.raises(Refused):  # by the provider: it plays
+            await renewal.remove(old.clip)

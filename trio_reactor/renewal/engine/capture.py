@@ -1,0 +1,110 @@
+"""A request as it was given: a deep copy of what is JSON, within bounds.
+
+What is captured here is the application's no more: to change the original changes nothing.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Final, cast, final
+
+from trio_reactor.renewal.slot.slot import MAX_IDENTITY
+from trio_reactor.renewal.source import ClipRequest, Json
+
+__all__ = ["MAX_DEPTH", "MAX_PAYLOAD_SIZE", "capture", "check_name"]
+
+MAX_DEPTH: Final = 64
+"""How deep lists and dicts may lie in one another; the payload itself is the first."""
+
+MAX_PAYLOAD_SIZE: Final = 1024 * 1024
+"""How large a payload may be, in bytes of compact JSON, escapes apart."""
+
+
+def capture(request: ClipRequest) -> ClipRequest:
+    """A copy of a request that shares nothing with it.
+
+    Raises:
+        ValueError: The payload holds what is not JSON, is too deep or too large; or the name of the
+            clip it continues is none.  The message says where.
+    """
+    if request.continue_from is not None:
+        check_name("continue_from", request.continue_from)
+    payload = cast("object", request.payload)
+    kind: type[object] = type(payload)
+    if kind is not dict:
+        raise ValueError(f"payload: a {kind.__qualname__} is not a dict")
+    copied = _Copy().copy(payload, "payload", MAX_DEPTH)
+    return ClipRequest(cast("dict[str, Json]", copied), request.continue_from)
+
+
+def check_name(what: str, name: object) -> None:
+    """Raise `ValueError` unless this is text of 1 to `MAX_IDENTITY` characters."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_IDENTITY:
+        raise ValueError(f"{what}: a name is text of 1 to {MAX_IDENTITY} characters")
+
+
+@final
+class _Copy:
+    """One copying, with what is left of the bound."""
+
+    def __init__(self) -> None:
+        self._left = MAX_PAYLOAD_SIZE
+
+    def copy(self, value: object, where: str, depth: int) -> Json:
+        # By the exact type: what is of a subclass may be anything in JSON.
+        kind = type(value)
+        if kind is str:
+            text = cast("str", value)
+            self._spend_text(text, where)
+            return text
+        if value is None or kind is bool:
+            self._spend(4, where)
+            return cast("bool | None", value)
+        if kind is int:
+            number = cast("int", value)
+            if not -(2**63) <= number < 2**64:
+                raise ValueError(f"{where}: an integer of more than 64 bits")
+            self._spend(len(str(number)), where)
+            return number
+        if kind is float:
+            real = cast("float", value)
+            if not isfinite(real):
+                raise ValueError(f"{where}: {real} is not JSON")
+            self._spend(len(repr(real)), where)
+            return real
+        if kind is not dict and kind is not list:
+            raise ValueError(f"{where}: a {kind.__qualname__} is not JSON")
+        if depth == 0:
+            raise ValueError(f"{where}: deeper than {MAX_DEPTH}")
+        self._spend(2, where)
+        if kind is list:
+            copied: list[Json] = []
+            for index, each in enumerate(cast("list[object]", value)):
+                self._spend(1, where)
+                copied.append(self.copy(each, f"{where}[{index}]", depth - 1))
+            return copied
+        fields: dict[str, Json] = {}
+        for key, each in cast("dict[object, object]", value).items():
+            if type(key) is not str:
+                raise ValueError(f"{where}: a key is a {type(key).__qualname__}, not text")
+            self._spend_text(key, where)
+            self._spend(2, where)
+            fields[key] = self.copy(each, f"{where}.{key[:_SHOWN]}", depth - 1)
+        return fields
+
+    def _spend_text(self, text: str, where: str) -> None:
+        if len(text) > self._left:
+            self._spend(len(text), where)
+        try:
+            self._spend(len(text.encode()) + 2, where)
+        except UnicodeEncodeError:
+            raise ValueError(f"{where}: text that is not Unicode") from None
+
+    def _spend(self, size: int, where: str) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise ValueError(f"{where}: larger than {MAX_PAYLOAD_SIZE} bytes")
+
+
+_SHOWN: Final = 64
+"""How many characters of a key are told."""

@@ -1,0 +1,255 @@
+"""The engine: prepares submissions, chooses their sources, and sends them.
+
+Whatever is decided is decided in one synchronous step: which source takes a request when it is
+submitted, and once more in the step in which it leaves, together with its place in its sequence.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container
+from typing import TYPE_CHECKING, TypeVar, final
+
+from trio_reactor.owner import Owner
+from trio_reactor.renewal.errors import (
+    ClipNotQueued,
+    ContractBroken,
+    QueueFull,
+    RouteChanged,
+    SessionRecovering,
+    SessionRetired,
+)
+from trio_reactor.renewal.policy import phases
+from trio_reactor.renewal.slot.settings import is_refusal
+from trio_reactor.renewal.slot.slot import Slot
+from trio_reactor.renewal.source import ClipRequest, Playable
+
+from .capture import capture, check_name
+from .dispatch import Dispatch, identity_of
+from .routing import Placement, RetiredClips, Route, SourceView, locate, resolve
+from .sequences import MemberAccepted, MemberFate, MemberIndeterminate, MemberRejected
+from .submission import Order, SequenceMember, Submission
+
+if TYPE_CHECKING:
+    from trio_reactor.renewal.chain.chain import Chain
+
+__all__ = ["Engine"]
+
+T = TypeVar("T")
+
+
+@final
+class Engine:
+    """The requests of one renewal.
+
+    Args:
+        owner: Runs them.
+        chain: Has the sources.
+    """
+
+    def __init__(self, owner: Owner, chain: Chain) -> None:
+        self._owner = owner
+        self._chain = chain
+        self._numbers = itertools.count(1)
+        self._command = f"{owner.name} command"
+
+    # ------------------------------------------------------------------------------- submissions
+
+    def prepare(
+        self,
+        request: ClipRequest,
+        *,
+        position: int | None,
+        before: str | None,
+        same_session_as: str | None,
+        sequence: SequenceMember | None,
+    ) -> Submission:
+        """A request as it is now, to be submitted; see `Renewal.prepare`."""
+        for name, clip in (("before", before), ("same_session_as", same_session_as)):
+            if clip is not None:
+                check_name(name, clip)
+        captured = capture(request)
+        placement = Placement(captured.continue_from, before, same_session_as, position)
+        member = None if sequence is None else sequence.member
+        number = next(self._numbers)
+        order = Order(captured, placement, sequence, member or f"submission-{number}")
+        return Submission(self, order)
+
+    def dispatch(self, order: Order, selected: int | None, submission: Submission) -> Dispatch[str]:
+        """Choose the source of a submission and begin to send it.
+
+        Args:
+            order: What was prepared.
+            selected: The source that it chose before, if it did.
+            submission: Hears what comes of it.
+
+        Raises:
+            ReactorError: Nothing was sent; see `Submission.submit`.
+        """
+        self._owner.check()
+        self.check_room()
+        if selected is not None and self._live(selected) is None:
+            raise SessionRetired("the source that the submission chose is gone")
+        route = self._resolve(order)
+        if selected is not None and route.incarnation != selected:
+            raise RouteChanged("the submission chose a source that does not take it any more")
+        slot = self._live(route.incarnation)
+        assert slot is not None  # noqa: S101 - it was seen in this step
+        source = slot.playable
+        assert source is not None  # noqa: S101 - else it takes no work
+        if order.sequence is not None:
+            self._chain.sequences._check(order.sequence.id, order.member, slot.incarnation)
+        chain, request, position = self._chain, order.request, route.position
+        return self.begin(
+            Dispatch(
+                chain,
+                slot,
+                lambda commit: source.enqueue(request, position=position, commit=commit),
+                check=lambda: self._commit(order, slot, route),
+                take=lambda clip: chain.slot_accepted(slot, identity_of(clip), position),
+                over=lambda dispatch: self._over(order, submission, dispatch),
+            )
+        )
+
+    def _commit(self, order: Order, slot: Slot, route: Route) -> None:
+        """Look once more, in the step in which it leaves; then it is a member of its sequence."""
+        self._owner.check()
+        if not slot.live:
+            raise SessionRetired("the source that was to take the request is gone")
+        if self._resolve(order) != route:
+            raise RouteChanged("the source that was to take the request changed", retryable=True)
+        if order.sequence is not None:
+            self._chain.sequences._begin(order.sequence.id, order.member, slot.incarnation)
+
+    def _over(self, order: Order, submission: Submission, dispatch: Dispatch[str]) -> None:
+        """Account for a submission that is over, once."""
+        member = order.sequence
+        if member is not None and dispatch.committed:
+            self._chain.sequences._settle(
+                member.id, order.member, _fate(dispatch), final=member.final
+            )
+        submission._landed(dispatch)
+
+    # ---------------------------------------------------------------------------------- commands
+
+    def holder(self, clip: str) -> tuple[Slot, Playable]:
+        """The source in whose queue a clip waits or plays.
+
+        Raises:
+            ClipUnknown: Nobody knows it.
+            ClipNotQueued: It is over.
+            SessionRetired: Its source is gone.
+            SessionRecovering: Its source takes no work now.
+            QueueFull: Too many commands are pending.
+            Closed, Failed: No commands are taken.
+        """
+        self._owner.check()
+        self.check_room()
+        self._contain(clip)
+        found = locate("clip", clip, self._views(), self._gone())
+        slot = None if found is None else self._live(found.incarnation)
+        if slot is None:
+            raise SessionRetired("the source of the clip is gone")
+        if clip not in slot.book:
+            raise ClipNotQueued("the clip is over", detail=clip)
+        if slot.playable is None or not phases.takes_work(slot.phase):
+            raise SessionRecovering("the source of the clip takes no commands now", retryable=True)
+        return slot, slot.playable
+
+    def begin(self, dispatch: Dispatch[T]) -> Dispatch[T]:
+        """Send a command, in a task of its own."""
+        try:
+            self._owner.start_soon(dispatch.run, name=self._command)
+        except BaseException:
+            dispatch.drop()  # it never begins
+            raise
+        return dispatch
+
+    def check_room(self) -> None:
+        """Raise unless one more command may be pending.
+
+        Raises:
+            QueueFull: As many are as may be.
+        """
+        chain = self._chain
+        slots = (chain.on_air, chain.next, *chain.leaving.values())
+        pending = sum(len(slot.pending) for slot in slots if slot is not None)
+        if pending >= chain.options.max_queue:
+            raise QueueFull(f"{pending} commands are pending", retryable=True)
+
+    # --------------------------------------------------------------------------------- the sources
+
+    def _resolve(self, order: Order) -> Route:
+        if self._chain.finished:
+            raise SessionRetired("the last source is gone")
+        placement = order.placement
+        for clip in (placement.continue_from, placement.before, placement.same_session_as):
+            if clip is not None:
+                self._contain(clip)
+        preferred = self._chain.route()
+        return resolve(
+            placement,
+            self._views(),
+            retired=self._gone(),
+            bound=None
+            if order.sequence is None
+            else self._chain.sequences._owner(order.sequence.id),
+            preferred=None if preferred is None else preferred.incarnation,
+        )
+
+    def _slots(self) -> tuple[Slot, ...]:
+        """The live ones, the oldest first."""
+        on_air, following = self._chain.on_air, self._chain.next
+        if on_air is None:
+            return () if following is None else (following,)
+        return (on_air,) if following is None else (on_air, following)
+
+    def _live(self, incarnation: int) -> Slot | None:
+        return next((slot for slot in self._slots() if slot.incarnation == incarnation), None)
+
+    def _views(self) -> tuple[SourceView, ...]:
+        return tuple(
+            SourceView(
+                slot.incarnation,
+                slot.playable is not None and phases.takes_work(slot.phase),
+                slot.book,
+            )
+            for slot in self._slots()
+        )
+
+    def _gone(self) -> Container[str]:
+        return _Gone(tuple(self._chain.leaving.values()), self._chain.retired_clips)
+
+    def _contain(self, clip: str) -> None:
+        """Two live sources cannot have one clip: the second one is not to be trusted."""
+        have = [slot for slot in self._slots() if clip in slot.book]
+        for second in have[1:]:
+            broken = ContractBroken(
+                f"source {second.incarnation} has a clip that source {have[0].incarnation} has"
+            )
+            self._chain.slot_lost(second, "contract-broken", broken)
+
+
+@final
+class _Gone:
+    """The clips that are known of sources that are leaving, or have left."""
+
+    def __init__(self, leaving: tuple[Slot, ...], retired: RetiredClips) -> None:
+        self._leaving = leaving
+        self._retired = retired
+
+    def __contains__(self, clip: object) -> bool:
+        if clip in self._retired:
+            return True
+        return isinstance(clip, str) and any(slot.book.knows(clip) for slot in self._leaving)
+
+
+def _fate(dispatch: Dispatch[str]) -> MemberFate:
+    """What became of a member of a sequence that was sent."""
+    if dispatch.answer is not None:
+        return MemberAccepted(dispatch.answer[0])
+    failure = dispatch.failure
+    assert failure is not None  # noqa: S101 - it has no answer
+    if is_refusal(failure):
+        return MemberRejected(failure.message)
+    return MemberIndeterminate(failure.message)
