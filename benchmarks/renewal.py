@@ -1,9 +1,11 @@
-"""Whole chains: what an idle one costs, and what a viewer sees of a thousand handovers."""
+"""Whole chains: what an idle one costs, what a viewer sees of a thousand handovers, many seeds."""
 
 from __future__ import annotations
 
 import functools
 import gc
+import logging
+import time
 import tracemalloc
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -17,6 +19,7 @@ from trio_reactor.renewal.simulation import SimulatedProvider, SimulationOptions
 from trio_reactor.world import SeededWorld
 
 from .harness import Benchmark
+from .renewal_world import play
 
 CHAINS = 1_000
 MEASURED = 200
@@ -24,7 +27,11 @@ HANDOVERS = 1_000
 FRAME_RATE = 25.0
 SCENE = 25
 
-_IDLE = SimulationOptions(lifetime=None, sound=False)
+SEEDS = 2_000
+
+_LONG = 2 * 3_600.0
+"""Seconds that the shortest life of an idle source takes; no deadline of one is in the hour that is
+measured."""
 _SHORT = SimulationOptions(lifetime=12.0, build_delay=0.3, frame_rate=FRAME_RATE, sound=False)
 _SEAMLESS = RenewalOptions(lead=10.0, jitter=0.0)
 
@@ -37,14 +44,24 @@ class _Steps(trio.abc.Instrument):
         self.count += 1
 
 
+def _idle(number: int) -> SimulationOptions:
+    """Of the source of one chain: it ends some time, and each at another."""
+    return SimulationOptions(lifetime=_LONG + number, sound=False)
+
+
 async def _wakeups() -> float:
-    """Task steps of idle chains, with a source on air each, in an hour of virtual time."""
+    """Task steps of idle chains, with a source on air each, in an hour of virtual time.
+
+    Every one of them waits for a deadline of its own, which is further away than that.
+    """
     world = SeededWorld(1)
     steps = _Steps()
     async with AsyncExitStack() as stack:
         for number in range(CHAINS):
             await stack.enter_async_context(
-                open_renewal(SimulatedProvider(world, _IDLE), world=world, name=f"renewal {number}")
+                open_renewal(
+                    SimulatedProvider(world, _idle(number)), world=world, name=f"renewal {number}"
+                )
             )
         await trio.sleep(1)
         trio.lowlevel.add_instrument(steps)
@@ -54,15 +71,21 @@ async def _wakeups() -> float:
 
 
 async def _bytes() -> float:
-    """What one idle chain holds, its simulated source included."""
+    """What one idle chain holds before its first handover, its simulated source included."""
     world = SeededWorld(1)
     channel = EventChannel(world=world)
-    provider = SimulatedProvider(world, _IDLE)
+    provider = SimulatedProvider(world)
     async with AsyncExitStack() as stack:
 
         async def one(number: int) -> None:
+            provider.options = _idle(number + 1)
             await stack.enter_async_context(
-                open_renewal(provider, events=channel, world=world, name=f"renewal {number}")
+                open_renewal(
+                    provider,
+                    events=channel,
+                    world=world,
+                    name=f"renewal {number}",
+                )
             )
 
         await one(-1)
@@ -137,7 +160,7 @@ def _run_virtual() -> tuple[int, float]:
     return trio.run(_thousand_handovers, clock=trio.testing.MockClock(autojump_threshold=0.0))
 
 
-def _idle() -> float:
+def _idle_wakeups() -> float:
     return trio.run(_wakeups, clock=trio.testing.MockClock(autojump_threshold=0.0))
 
 
@@ -145,8 +168,16 @@ def _per_chain() -> float:
     return trio.run(_bytes, clock=trio.testing.MockClock(autojump_threshold=0.0))
 
 
+def _seeds() -> float:
+    """Seconds for so many seeds of a randomized world, each checked for all that must hold."""
+    logging.getLogger("trio_reactor.owner").setLevel(logging.ERROR)  # things are late by design
+    began = time.perf_counter()
+    play(range(SEEDS))
+    return time.perf_counter() - began
+
+
 BENCHMARKS: Sequence[Benchmark] = (
-    Benchmark("renewal_idle_wakeups_1000", "steps/h", _idle, at_most=0, rounds=1),
+    Benchmark("renewal_idle_wakeups_1000", "steps/h", _idle_wakeups, at_most=0, rounds=1),
     Benchmark("renewal_bytes_per_chain", "bytes", _per_chain, at_most=48_000, rounds=3),
     Benchmark(
         "renewal_frames_lost_1000_handovers",
@@ -162,4 +193,5 @@ BENCHMARKS: Sequence[Benchmark] = (
         at_most=1,
         rounds=1,
     ),
+    Benchmark("renewal_seeds_2000_s", "s", _seeds, at_most=120, rounds=1),
 )

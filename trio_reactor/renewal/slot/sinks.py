@@ -6,31 +6,52 @@ pushes changes nothing any more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from trio_reactor.fence import Token
-from trio_reactor.renewal.source import AudioFrame, SourceEvent, VideoFrame
+from trio_reactor.renewal.source import AudioFrame, GoingAway, SourceEvent, VideoFrame
 
 if TYPE_CHECKING:
     from .slot import Slot
 
-__all__ = ["SlotEvents", "SlotFrames"]
+__all__ = ["MAX_EARLY", "SlotEvents", "SlotFrames"]
+
+MAX_EARLY: Final = 256
+"""How many events a source may push while it is set up, and before its state is known."""
 
 
 @final
 class SlotEvents:
-    """Where one generation of a source's events goes; implements `EventSink`."""
+    """Where one generation of a source's events goes; implements `EventSink`.
 
-    __slots__ = ("_slot", "_token")
+    What follows a state can come before the task that asked for the state goes on.  It is held
+    until then, as the state would undo it.
+    """
+
+    __slots__ = ("_held", "_slot", "_token")
 
     def __init__(self, slot: Slot, token: Token) -> None:
         self._slot = slot
         self._token = token
+        self._held: list[SourceEvent] | None = []
 
     def event(self, event: SourceEvent, /) -> None:
         """Take one event."""
-        if self._token.live:
+        if not self._token.live:
+            return
+        # That it will end is no part of the state, and not to be delayed.
+        if self._held is None or isinstance(event, GoingAway):
             self._slot.took(event)
+        elif len(self._held) < MAX_EARLY:
+            self._held.append(event)
+        else:
+            self._slot.told_too_much()
+
+    def release(self) -> None:
+        """Take what was held, now that the state is known."""
+        held, self._held = self._held, None
+        for event in held or ():
+            self.event(event)
 
     def lost(self, cause: Exception | None, /) -> None:
         """Hear that no more will come."""

@@ -48,7 +48,7 @@ from .host import SlotHost
 from .leaving import account, leave
 from .recovery import Recovery
 from .settings import Applied
-from .sinks import SlotEvents, SlotFrames
+from .sinks import MAX_EARLY, SlotEvents, SlotFrames
 
 if TYPE_CHECKING:
     from trio_reactor.renewal.engine.dispatch import Dispatch
@@ -57,9 +57,6 @@ __all__ = ["MAX_EARLY", "MAX_IDENTITY", "Slot"]
 
 MAX_IDENTITY: Final = 1024
 """The longest identity of a source or clip, in characters."""
-
-MAX_EARLY: Final = 256
-"""How many events a source may push while it is set up."""
 
 MAX_FAILURES: Final = 16
 """How many failures of ending its media are kept while it lives; the newest."""
@@ -325,9 +322,11 @@ class Slot:
         """Begin a generation of events and one of media.  What was known and is gone is lost."""
         events, frames = self._events.advance(), self._frames.advance()
         self._broken = None
-        state = await source.attach(SlotEvents(self, events))
+        sink = SlotEvents(self, events)
+        state = await source.attach(sink)
         if events.live:
             self._refresh(state)
+            sink.release()
         applied = self.applied = Applied(source, self.host, lambda: self.host.on_air is self)
         await applied.tell_canvas()
         media = await source.open_media(SlotFrames(self, frames))
@@ -423,10 +422,12 @@ class Slot:
         elif len(self._early) < MAX_EARLY:
             self._early.append(event)
         else:
-            self.broke(
-                "contract-broken",
-                ContractBroken(f"source {self.incarnation} told too much while it was set up"),
-            )
+            self.told_too_much()
+
+    def told_too_much(self) -> None:
+        """Hear that it pushed more events than it may before it can be heard."""
+        words = f"source {self.incarnation} told too much while it was set up"
+        self.broke("contract-broken", ContractBroken(words))
 
 
 def _resumable(source: Source) -> Resumable | None:
