@@ -239,7 +239,7 @@ class Account:
         """
         self._order()
         if self.report is not None:
-            self._ends(self.report)
+            self.ends(self.report)
         for clip, said in self.lost.items():
             if said.why == "source-lost":
                 assert said.frames_received == self.pictures[clip], said
@@ -277,7 +277,7 @@ class Account:
                 played = [clip for clip in self.shown if clip in mine]
                 assert mine == played, f"clips came as {mine} and were played as {played}"
 
-    def _ends(self, report: RenewalReport) -> None:
+    def ends(self, report: RenewalReport) -> None:
         """Every source that was opened, and every clip that was taken, came to one end."""
         assert set(self._opened) <= set(self.left), "a source was opened and did not leave"
         assert set(self._attempts) == self._failed | set(self.left)
