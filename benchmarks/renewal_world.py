@@ -4,8 +4,7 @@ What happens in it follows from a seed: how the sources behave, what the applica
 when it changes its mind, what befalls the sources, how the block is left.  What must hold is
 checked as the run goes on and at its end.
 
-The story is a table of acts, `ACTS`, each one function: what a renewal can newly do, or what can
-newly befall it, is one more of them.
+The story is drawn from a table of acts, `ACTS`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import contextlib
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import trio
 
@@ -31,7 +30,6 @@ from trio_reactor.renewal import (
     RenewalOptions,
     open_renewal,
 )
-from trio_reactor.renewal.errors import SessionRecovering
 from trio_reactor.renewal.events import (
     HandedOver,
     OnAir,
@@ -70,8 +68,9 @@ from trio_reactor.testing import (
 )
 
 from .renewal_account import Account
+from .renewal_acts import ACTS, Defect
 
-__all__ = ["ACTS", "Act", "draw_faults", "play", "renewal_world"]
+__all__ = ["World", "draw_faults", "play", "renewal_world"]
 
 F = TypeVar("F", VideoFrame, AudioFrame)
 
@@ -100,7 +99,7 @@ def draw_faults(chance: random.Random) -> Plan:
 
 async def renewal_world(simulation: Simulation) -> None:
     """The scenario: one renewal from its beginning to its end."""
-    await _World(simulation).run()
+    await World(simulation).run()
 
 
 def play(seeds: Iterable[int]) -> Summary:
@@ -114,10 +113,6 @@ def play(seeds: Iterable[int]) -> Summary:
 
 class BodyError(Exception):
     """The application's own."""
-
-
-class Defect(Exception):
-    """A bug of an adapter's."""
 
 
 def _draw_sources(chance: random.Random) -> SimulationOptions:
@@ -194,7 +189,7 @@ class _Plain:
         return await self._source.close()
 
 
-class _World:
+class World:
     """One renewal and all around it."""
 
     def __init__(self, simulation: Simulation) -> None:
@@ -237,7 +232,7 @@ class _World:
             except Exception as raised:  # noqa: BLE001 - judged below
                 failure = raised
             if self.renewal is not None:
-                await self._drain(self.renewal)
+                self._drain(self.renewal)
             simulation.record("gone")
             await trio.testing.wait_all_tasks_blocked()
             channel.end()
@@ -392,7 +387,7 @@ class _World:
             async for frame in renewal.audio:
                 self.account.hear(frame)
 
-    async def _drain(self, renewal: Renewal) -> None:
+    def _drain(self, renewal: Renewal) -> None:
         """Read what is left when all is over."""
         _read(renewal.video, self.account.see)
         if self.listens:
@@ -489,158 +484,3 @@ def _read(output: MediaReceiver[F], take: Callable[[F], None]) -> None:
 
 def _ours(failure: BaseException) -> bool:
     return all(isinstance(leaf, Defect) or is_expected(leaf) for leaf in leaves(failure))
-
-
-# ---------------------------------------------------------------------------------------- the acts
-
-Act: TypeAlias = Callable[[_World], Awaitable[None]]
-
-
-async def _enqueue(world: _World) -> None:
-    world.later(world.request)
-
-
-async def _enqueue_first(world: _World) -> None:
-    world.later(lambda: world.request(0))
-
-
-async def _remove(world: _World) -> None:
-    clip, renewal = world.a_clip(), world.renewal
-    if clip is not None and renewal is not None:
-        world.later(lambda: renewal.remove(clip))
-
-
-async def _move(world: _World) -> None:
-    clip, renewal = world.a_clip(), world.renewal
-    if clip is not None and renewal is not None:
-        world.later(lambda: renewal.move(clip, 0))
-
-
-async def _pause(world: _World) -> None:
-    """Stop what plays, and go on some time later."""
-    renewal = world.renewal
-    assert renewal is not None
-    world.later(renewal.pause_and_stop)
-    await trio.sleep(world.chance.uniform(0.0, 0.5))
-    world.later(lambda: renewal.set_autoplay(True))
-
-
-async def _autoplay(world: _World) -> None:
-    renewal = world.renewal
-    assert renewal is not None
-    enabled = world.chance.random() < 0.7
-    world.later(lambda: renewal.set_autoplay(enabled))
-
-
-async def _canvas(world: _World) -> None:
-    renewal, account = world.renewal, world.account
-    assert renewal is not None
-
-    async def ask() -> None:
-        size = (world.chance.randint(1, 100), 10)
-        account.canvas.append(size)
-        wish = len(account.canvas) - 1
-        with contextlib.suppress(SessionRecovering):  # it is kept then
-            await renewal.set_canvas(*size)
-        account.kept = max(account.kept, wish)
-
-    world.later(ask)
-
-
-async def _look_away(world: _World) -> None:
-    world.looking.cancel()
-
-
-async def _stop_renewal(world: _World) -> None:
-    assert world.renewal is not None
-    world.later(world.renewal.stop_renewal)
-
-
-async def _close(world: _World) -> None:
-    assert world.renewal is not None
-    world.later(world.renewal.close)
-
-
-async def _cancel(world: _World) -> None:
-    world.outside.cancel()
-
-
-async def _die(world: _World) -> None:
-    source = world.a_source()
-    if source is not None:
-        source.die(OSError("gone") if world.chance.random() < 0.5 else None)
-
-
-async def _crash(world: _World) -> None:
-    source = world.a_source()
-    if source is not None:
-        source.crash(OSError("gone"))
-
-
-async def _defect(world: _World) -> None:
-    """A source has a bug, and it shows now."""
-    source = world.a_source()
-    if source is None:
-        return
-
-    async def raise_it() -> None:
-        await trio.lowlevel.checkpoint()
-        defect = Defect(f"in {source.id}")
-        world.defects.append(defect)
-        raise defect
-
-    source._nursery.start_soon(raise_it)
-
-
-async def _end_media(world: _World) -> None:
-    source = world.a_source()
-    if source is not None:
-        source.end_media(OSError("torn") if world.chance.random() < 0.5 else None)
-
-
-async def _lose_connection(world: _World) -> None:
-    source = world.a_source()
-    if source is not None:
-        source.lose_connection(OSError("cable"))
-
-
-async def _go_away(world: _World) -> None:
-    source = world.a_source()
-    if source is not None:
-        source.go_away(world.chance.choice((0.0, 0.3, 1.5)))
-
-
-async def _drop(world: _World) -> None:
-    source = world.a_source()
-    if source is not None:
-        source.drop(world.chance.randint(1, 4))
-
-
-async def _forget(world: _World) -> None:
-    source = world.a_source()
-    if source is not None and source.clips:
-        source.forget(source.clips[-1].id)
-
-
-ACTS: Final[dict[str, tuple[int, Act]]] = {
-    "enqueue": (14, _enqueue),
-    "enqueue first": (6, _enqueue_first),
-    "remove": (6, _remove),
-    "move": (6, _move),
-    "pause": (4, _pause),
-    "autoplay": (3, _autoplay),
-    "canvas": (8, _canvas),
-    "look away": (6, _look_away),
-    "stop renewal": (2, _stop_renewal),
-    "close": (1, _close),
-    "cancel": (1, _cancel),
-    "die": (5, _die),
-    "crash": (3, _crash),
-    "defect": (1, _defect),
-    "end media": (6, _end_media),
-    "lose connection": (6, _lose_connection),
-    "go away": (6, _go_away),
-    "drop": (7, _drop),
-    "forget": (4, _forget),
-}
-"""What may happen in the story, by name: how often beside the others, and what it is."""

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from benchmarks.renewal_world import ACTS, draw_faults, play, renewal_world
+from benchmarks.renewal_acts import ACTS
+from benchmarks.renewal_world import draw_faults, play, renewal_world
 from trio_reactor.testing import Schedule, run, simulate
 
 SEEDS = 2_000
