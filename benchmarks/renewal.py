@@ -1,9 +1,10 @@
-"""Whole chains: what an idle one costs, and what a viewer sees of a thousand handovers."""
+"""Whole chains: what an idle one costs, what a viewer sees of a thousand handovers, many seeds."""
 
 from __future__ import annotations
 
 import functools
 import gc
+import logging
 import time
 import tracemalloc
 from collections.abc import AsyncGenerator, Sequence
@@ -25,6 +26,7 @@ from trio_reactor.renewal.simulation import SimulatedProvider, SimulationOptions
 from trio_reactor.world import SeededWorld
 
 from .harness import Benchmark
+from .renewal_world import play
 
 CHAINS = 1_000
 MEASURED = 200
@@ -33,7 +35,11 @@ BORROWS = 20_000
 FRAME_RATE = 25.0
 SCENE = 25
 
-_IDLE = SimulationOptions(lifetime=None, sound=False)
+SEEDS = 2_000
+
+_LONG = 2 * 3_600.0
+"""Seconds that the shortest life of an idle source takes; no deadline of one is in the hour that is
+measured."""
 _SHORT = SimulationOptions(lifetime=12.0, build_delay=0.3, frame_rate=FRAME_RATE, sound=False)
 _SEAMLESS = RenewalOptions(lead=10.0, jitter=0.0)
 
@@ -46,14 +52,24 @@ class _Steps(trio.abc.Instrument):
         self.count += 1
 
 
+def _idle(number: int) -> SimulationOptions:
+    """Of the source of one chain: it ends some time, and each at another."""
+    return SimulationOptions(lifetime=_LONG + number, sound=False)
+
+
 async def _wakeups() -> float:
-    """Task steps of idle chains, with a source on air each, in an hour of virtual time."""
+    """Task steps of idle chains, with a source on air each, in an hour of virtual time.
+
+    Every one of them waits for a deadline of its own, which is further away than that.
+    """
     world = SeededWorld(1)
     steps = _Steps()
     async with AsyncExitStack() as stack:
         for number in range(CHAINS):
             await stack.enter_async_context(
-                open_renewal(SimulatedProvider(world, _IDLE), world=world, name=f"renewal {number}")
+                open_renewal(
+                    SimulatedProvider(world, _idle(number)), world=world, name=f"renewal {number}"
+                )
             )
         await trio.sleep(1)
         trio.lowlevel.add_instrument(steps)
@@ -63,15 +79,21 @@ async def _wakeups() -> float:
 
 
 async def _bytes() -> float:
-    """What one idle chain holds, its simulated source included."""
+    """What one idle chain holds before its first handover, its simulated source included."""
     world = SeededWorld(1)
     channel = EventChannel(world=world)
-    provider = SimulatedProvider(world, _IDLE)
+    provider = SimulatedProvider(world)
     async with AsyncExitStack() as stack:
 
         async def one(number: int) -> None:
+            provider.options = _idle(number + 1)
             await stack.enter_async_context(
-                open_renewal(provider, events=channel, world=world, name=f"renewal {number}")
+                open_renewal(
+                    provider,
+                    events=channel,
+                    world=world,
+                    name=f"renewal {number}",
+                )
             )
 
         await one(-1)
@@ -180,7 +202,7 @@ async def _locking() -> float:
     return (time.perf_counter() - began) / BORROWS * 1e6
 
 
-def _idle() -> float:
+def _idle_wakeups() -> float:
     return trio.run(_wakeups, clock=trio.testing.MockClock(autojump_threshold=0.0))
 
 
@@ -188,11 +210,17 @@ def _per_chain() -> float:
     return trio.run(_bytes, clock=trio.testing.MockClock(autojump_threshold=0.0))
 
 
+def _seeds() -> float:
+    """Seconds for so many seeds of a randomized world, each checked for all that must hold."""
+    logging.getLogger("trio_reactor.owner").setLevel(logging.ERROR)  # things are late by design
+    began = time.perf_counter()
+    play(range(SEEDS))
+    return time.perf_counter() - began
+
+
 BENCHMARKS: Sequence[Benchmark] = (
-    Benchmark("renewal_idle_wakeups_1000", "steps/h", _idle, at_most=0, rounds=1),
+    Benchmark("renewal_idle_wakeups_1000", "steps/h", _idle_wakeups, at_most=0, rounds=1),
     Benchmark("renewal_bytes_per_chain", "bytes", _per_chain, at_most=48_000, rounds=3),
-    # Both have one checkpoint; a block that is cancelled when its source goes has a cancel scope too.
-    # Written by hand, a checkpoint and a scope are 1.9 of an uncontended lock.
     Benchmark(
         "renewal_borrow_vs_lock",
         "us/op",
@@ -214,4 +242,5 @@ BENCHMARKS: Sequence[Benchmark] = (
         at_most=1,
         rounds=1,
     ),
+    Benchmark("renewal_seeds_2000_s", "s", _seeds, at_most=120, rounds=1),
 )

@@ -9,6 +9,7 @@ from chain_stage import Stage, scene, until
 from trio_reactor.errors import Failed, Lost
 from trio_reactor.renewal import SessionRecovering
 from trio_reactor.renewal.events import (
+    ClipChanged,
     ClipLost,
     HandedOver,
     OnAir,
@@ -19,7 +20,7 @@ from trio_reactor.renewal.events import (
     SourceClosed,
     SourceOpening,
 )
-from trio_reactor.renewal.source import GoingAway
+from trio_reactor.renewal.source import ClipEnded, GoingAway
 from trio_reactor.testing import Fails, Never, Slow
 
 
@@ -122,6 +123,35 @@ async def test_a_generation_that_does_not_rise_is_replaced(autojump_clock: objec
         failure = stage.said(Replaced)[0].failure
         assert failure is not None
         assert failure.type == "ContractBroken"
+
+
+async def test_what_follows_a_state_is_not_undone_by_it_however_early_it_comes(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        source = stage.provider.newest
+        clip = (await renewal.enqueue(scene(50))).clip
+        await trio.sleep(1)
+        attach = type(source).attach
+
+        async def hasty(self, sink, /):  # type: ignore[no-untyped-def]
+            state = await attach(self, sink)
+            assert [each.id for each in state.clips] == [clip]
+            sink.event(ClipEnded(clip, 50))
+            await trio.sleep(0.1)
+            return state
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(source), "attach", hasty)
+            source.lose_connection()
+            await until(lambda: bool(stage.said(Recovered)))
+        on_air = renewal.state.on_air
+        assert on_air is not None
+        assert not on_air.clips
+        ends = [said.change for said in stage.said(ClipChanged)]
+        assert ClipEnded(clip, 50) in ends
+        assert not stage.said(ClipLost)
 
 
 async def test_a_second_loss_during_recovery_is_no_recovery(autojump_clock: object) -> None:

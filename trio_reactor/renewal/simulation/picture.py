@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from array import array
@@ -57,7 +58,10 @@ class Renderer:
         self._options = options
         pixels = options.width * options.height - _STAMP.size
         self._body = bytes((source * 16 + pixel) % 256 for pixel in range(pixels))
-        self._run = _tone(options, source) if options.sound else None
+        self._run = None
+        if options.sound:
+            length = max(1, round(options.sample_rate / options.frame_rate))
+            self._run = _tone(length, options.channels, 8 + source % 24)
 
     def picture(self, clip: str, number: int, index: int) -> VideoFrame:
         """One picture of a clip, by the clip's identity and number."""
@@ -88,12 +92,11 @@ class Renderer:
         )
 
 
-def _tone(options: SimulationOptions, number: int) -> bytes:
+@functools.lru_cache(maxsize=64)
+def _tone(length: int, channels: int, cycles: int) -> bytes:
     """Sound for the time of one picture, at a pitch that runs on from one to the next."""
-    length = max(1, round(options.sample_rate / options.frame_rate))
-    cycles = 8 + number % 24
     wave = (
         int(_LOUDNESS * math.sin(2 * math.pi * cycles * sample / length))
         for sample in range(length)
     )
-    return array("h", (value for value in wave for _ in range(options.channels))).tobytes()
+    return array("h", (value for value in wave for _ in range(channels))).tobytes()

@@ -93,10 +93,10 @@ class SimulatedProvider:
             raise LookupError("no simulated source is live")
         return next(reversed(self.live.values()))
 
-    def note(self, what: str, source: SimulatedSource) -> None:
+    def note(self, what: str, source: SimulatedSource, /, **about: object) -> None:
         """Record what happened to a source."""
         if self._record is not None:
-            self._record(what, source=source.id)
+            self._record(what, source=source.id, **about)
 
     def ended(self, source: SimulatedSource) -> None:
         """Hear that the session of a source is over."""

@@ -40,7 +40,11 @@ class Recorder(Protocol):
     """Hears what happens at a provider; `Simulation.record` is one."""
 
     def __call__(self, what: str, /, **about: object) -> None:
-        """Take one fact: `opened`, `dispatched`, `closed` or `left`, each with its `source`."""
+        """Take one fact: `opened`, `dispatched`, `closed` or `left`, each with its `source`.
+
+        `dispatched` comes with the `request`, as its payload; before all of them comes `opening`,
+        with its `cause`.
+        """
         ...
 
 
@@ -57,7 +61,7 @@ class Provider(Protocol):
         """Hear that the session of a source is over."""
         ...
 
-    def note(self, what: str, source: SimulatedSource, /) -> None:
+    def note(self, what: str, source: SimulatedSource, /, **about: object) -> None:
         """Record what happened to a source."""
         ...
 
@@ -202,7 +206,7 @@ class SimulatedSource:
         def dispatch() -> None:
             commit()
             self._provider.dispatched += 1
-            self._provider.note("dispatched", self)
+            self._provider.note("dispatched", self, request=request.payload)
 
         return await self._ask(queue, dispatch)
 
