@@ -42,6 +42,10 @@ from trio_reactor.renewal.source import (
 LONG = "c" * 1025
 
 
+def ignores(_: object, __: object) -> None:
+    """Set nothing."""
+
+
 def stage(**renewal: Any) -> Stage:
     return Stage(renewal={"stable_after": 0.0, "cleanup_timeout": 2.0} | renewal)
 
@@ -90,7 +94,7 @@ async def test_an_event_that_makes_no_sense_costs_its_source_its_place(
         assert "source 1" in lost.failure.message
         assert did in lost.failure.message
         assert renewal.state.on_air is not None
-    assert not on.said(ClipChanged, LifetimeShortened)  # type: ignore[type-var]
+    assert not on.said(ClipChanged, LifetimeShortened)
     assert liar.closes == 1
 
 
@@ -154,7 +158,8 @@ async def test_sound_of_absurd_values_is_not_passed_on(
     autojump_clock: object, change: dict[str, Any]
 ) -> None:
     given: dict[str, Any] = {"data": bytes(4), "samples": 2, "channels": 2, "rate": 48_000}
-    run = AudioFrame(**(given | {"format": "s16", "time": 0.0} | change))
+    told: dict[str, Any] = {**given, "format": "s16", "time": 0.0, **change}
+    run = AudioFrame(**told)
     on, liar = stage(), Actor("liar")
     async with on.open(giving(liar)) as renewal:
         liar.media[0].audio(run)
@@ -436,7 +441,7 @@ async def test_a_hook_that_raises_is_a_defect_which_ends_the_renewal_with_the_or
     def raises(_: object) -> None:
         raise defect
 
-    liar_type = type("Liar", (Actor,), {hook: property(raises, lambda *_: None)})
+    liar_type = type("Liar", (Actor,), {hook: property(raises, ignores)})
     on, liar = stage(), liar_type("liar")
     with pytest.raises(ValueError, match="a bug") as caught:
         async with on.open(giving(Actor("good", 60.0), liar)):
@@ -453,7 +458,7 @@ async def test_a_hook_that_raises_what_is_expected_is_a_failed_open(
     def raises(_: object) -> None:
         raise OSError("the cable")
 
-    liar_type = type("Liar", (Actor,), {hook: property(raises, lambda *_: None)})
+    liar_type = type("Liar", (Actor,), {hook: property(raises, ignores)})
     on, liar = stage(), liar_type("liar")
     async with on.open(giving(Actor("good", 60.0), liar)):
         await until(lambda: len(on.said(OnAir)) == 2)
@@ -483,7 +488,7 @@ async def test_a_word_of_its_end_that_cannot_be_waited_for_ends_the_renewal(
 ) -> None:
     class Liar(Actor):
         def wait_lost(self) -> Awaitable[None]:
-            return cast("Any", "soon")
+            return cast("Awaitable[None]", "soon")
 
     on, liar = stage(), Liar("liar")
     with pytest.raises(TypeError):
@@ -566,7 +571,7 @@ async def test_a_close_that_hangs_is_given_its_budget_and_proves_nothing(
         async def close(self) -> Cleanup:
             self.closes += 1
             await trio.sleep_forever()
-            raise AssertionError
+            raise AssertionError("for ever is over")
 
     on, liar = stage(cleanup_timeout=2.0), Liar("liar")
     async with on.open(giving(liar)) as renewal:
@@ -586,7 +591,10 @@ async def test_a_clean_up_that_shields_itself_is_named_logged_and_waited_for(
         async def close(self) -> Cleanup:
             with trio.CancelScope(shield=True):
                 await trio.sleep(1000)
-                return await super().close()
+                await super().close()
+            return Cleanup.of(
+                "liar", allocation="owned", termination="confirmed", connection="closed"
+            )
 
     on, liar = stage(cleanup_timeout=2.0, accounting_timeout=1.0), Liar("liar")
     overdue: list[tuple[str, ...]] = []

@@ -49,7 +49,9 @@ async def _capabilities(trial: Trial) -> None:
     }
     async with trial.opened() as source:
         trial.require(isinstance(cast("object", source), Source), "is not a Source")
-        found = {name for name, protocol in protocols.items() if isinstance(source, protocol)}
+        found: set[Capability] = {
+            name for name, protocol in protocols.items() if isinstance(source, protocol)
+        }
         expected = trial.rig.capabilities
         trial.require(found == expected, f"is {sorted(found)} instead of {sorted(expected)}")
 
