@@ -132,6 +132,22 @@ class MutantRig(SimulationRig):
 # --------------------------------------------------------------------------- whoever opens wrongly
 
 
+class Plain:
+    """A source that can do nothing beside living and being closed."""
+
+    def __init__(self, inner: Source) -> None:
+        self.id = inner.id
+        self.lifetime = inner.lifetime
+        self.close = inner.close
+
+
+class Bare(MutantRig):
+    @asynccontextmanager
+    async def open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
+        async with super().open(predecessor) as source:
+            yield Plain(source)
+
+
 class Unheeding(MutantRig):
     @asynccontextmanager
     async def open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
@@ -212,10 +228,6 @@ class Deaf(MutantRig):
 
 
 # ------------------------------------------------------------------------- sources that are wrong
-
-
-class Bare(Good):
-    wait_lost = property(lambda _: (_ for _ in ()).throw(AttributeError("there is none")))
 
 
 class Shifty(Good):
@@ -473,7 +485,9 @@ class Reel:
 
 class Flat(Good):
     class Reel(Reel):
-        generation = 1
+        @property
+        def generation(self) -> int:
+            return 1
 
     async def open_media(self, sink: MediaSink, /) -> Media:
         return self.Reel(await self.inner.open_media(sink))
