@@ -66,7 +66,10 @@ async def replaced(on: Stage) -> Replaced:
         (ClipUpdated(Clip(LONG, "queued")), "no identity of 1 to 1024"),
         (ClipUpdated(Clip("", "queued")), "no identity of 1 to 1024"),
         (ClipUpdated(Clip(cast("str", 7), "queued")), "Expected `str`, got `int`"),
-        (ClipUpdated(Clip("c", cast("Any", "burning"))), "Invalid enum value 'burning'"),
+        (
+            ClipUpdated(Clip("c", cast("Any", "burning"))),
+            "told a ClipUpdated that makes no sense: a value",
+        ),
         (ClipUpdated(Clip("c", "ready", -1)), "a number of pictures that is none"),
         (ClipUpdated(Clip("c", "ready", cast("int", True))), "Expected `int | null`, got `bool`"),
         (ClipUpdated(cast("Clip", None)), "Expected `object`, got `null`"),
@@ -93,6 +96,7 @@ async def test_an_event_that_makes_no_sense_costs_its_source_its_place(
         assert lost.failure is not None
         assert "source 1" in lost.failure.message
         assert did in lost.failure.message
+        assert "burning" not in lost.failure.message  # what it said is not in the words
         assert renewal.state.on_air is not None
     assert not on.said(ClipChanged, LifetimeShortened)
     assert liar.closes == 1
@@ -121,8 +125,13 @@ async def test_what_is_told_of_a_clip_that_was_never_seen_is_taken_for_what_it_i
         (picture(width=-1), "gave a picture of -1 by 2 pixels"),
         (picture(height=0), "gave a picture of 2 by 0 pixels"),
         (picture(height=math.nan), "gave a picture of 2 by a float pixels"),
-        (picture(clip=cast("str", 5)), "gave something that belongs to no clip there can be"),
-        (picture(clip=LONG), "gave something that belongs to no clip there can be"),
+        (picture(clip=cast("str", 5)), "gave a frame that belongs to no clip there can be"),
+        (picture(clip=LONG), "gave a frame that belongs to no clip there can be"),
+        (picture(index=-1), "gave picture number -1 of a clip"),
+        (picture(index="first"), "gave picture number a str of a clip"),
+        (picture(time=math.nan), "gave a frame for a time that is none"),
+        (picture(time="soon"), "gave a frame for a time that is none"),
+        (picture(format=5), "gave a frame of a format that is no text"),
         (None, "gave a NoneType for a picture"),
     ],
 )
@@ -152,7 +161,16 @@ async def test_a_picture_whose_memory_was_released_is_not_passed_on(
 
 @pytest.mark.parametrize(
     "change",
-    [{"samples": -2}, {"samples": 1.5}, {"channels": 0}, {"rate": -1}, {"data": None}, {"clip": 5}],
+    [
+        {"samples": -2},
+        {"samples": 10**30},
+        {"samples": 1.5},
+        {"channels": 0},
+        {"rate": -1},
+        {"data": None},
+        {"clip": 5},
+        {"time": math.inf},
+    ],
 )
 async def test_sound_of_absurd_values_is_not_passed_on(
     autojump_clock: object, change: dict[str, Any]
