@@ -18,9 +18,11 @@ from trio_reactor.renewal import Cleanup, LossesUnknown, OpenFailed
 from trio_reactor.renewal.errors import ContractBroken
 from trio_reactor.renewal.events import (
     ClipChanged,
+    ClipLost,
     LifetimeShortened,
     OnAir,
     OpenFailure,
+    Recovered,
     Recovering,
     Replaced,
     SourceClosed,
@@ -243,6 +245,46 @@ async def test_events_that_come_before_the_state_they_follow_are_not_undone_by_i
         assert on.provider.newest.clips == ()
         assert renewal.state.on_air is not None
         assert renewal.state.on_air.clips == ()
+
+
+class Hesitating(Lasting):
+    """Tells something before it gives its state a second time, and then does as it is told."""
+
+    def __init__(self, event: Any, failure: Exception | None = None) -> None:
+        super().__init__("hesitating", 600.0)
+        self.event = event
+        self.failure = failure
+
+    async def attach(self, sink: Any, /) -> SourceState:
+        state = await super().attach(sink)
+        if len(self.events) > 1:
+            sink.event(self.event)
+            await trio.sleep(1)
+            if self.failure is not None:
+                raise self.failure
+        return state
+
+
+async def test_a_notice_of_the_end_does_not_wait_for_the_state(autojump_clock: object) -> None:
+    on, source = stage(), Hesitating(GoingAway(100.0, "maintenance"))
+    async with on.open(giving(source)):
+        source.media[0].lost(OSError("the cable"))
+        await until(lambda: bool(on.said(Recovered)))
+        told = {type(each.event): each.clock for each in on.envelopes}
+        assert told[Recovered] - told[LifetimeShortened] == pytest.approx(1.0)
+
+
+async def test_what_was_told_before_a_state_that_never_came_is_not_forgotten(
+    autojump_clock: object,
+) -> None:
+    on = stage()
+    source = Hesitating(ClipEnded("clip", 0), OSError("the cable, again"))
+    source.told = SourceState((Clip("clip", "ready"), Clip("other", "ready")))
+    async with on.open(giving(source)):
+        source.media[0].lost(OSError("the cable"))
+        await replaced(on)
+        assert [said.change for said in on.said(ClipChanged)] == [ClipEnded("clip", 0)]
+        assert [lost.clip for lost in on.said(ClipLost)] == ["other"]
 
 
 async def test_a_source_that_tells_too_much_before_its_state_is_not_trusted(
