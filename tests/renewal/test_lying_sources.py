@@ -22,6 +22,7 @@ from trio_reactor.renewal.events import (
     LifetimeShortened,
     OnAir,
     OpenFailure,
+    Prepared,
     Recovered,
     Recovering,
     Replaced,
@@ -697,3 +698,23 @@ async def test_an_observer_that_raises_delays_and_harms_nobody(autojump_clock: o
             await until(lambda: len(on.said(OnAir)) == 2)
         assert failed == ["it raises", "contained"]
         assert renewal.state.on_air is not None
+
+
+async def test_clips_of_two_sources_with_one_identity_are_told_apart(
+    autojump_clock: object,
+) -> None:
+    on, old, new = stage(), Actor("old", 60.0), Actor("new", 60.0)
+    async with on.open(giving(old, new)) as renewal:
+        first = await renewal.enqueue(scene())
+        await until(lambda: len(on.said(Prepared)) == 1)
+        second = await renewal.enqueue(scene())
+        assert (first.clip, second.clip) == ("clip", "clip")
+        assert (first.source.id, second.source.id) == ("old", "new")
+        old.events[0].event(ClipEnded("clip", 0))
+        (ended,) = on.said(ClipChanged)
+        assert ended.source == first.source
+        assert renewal.state.on_air is not None
+        assert renewal.state.next is not None
+        assert renewal.state.on_air.clips == ()
+        assert [clip.id for clip in renewal.state.next.clips] == ["clip"]
+        await renewal.remove("clip")  # which is the new one's alone by now
