@@ -28,7 +28,8 @@ __all__ = ["Actor", "Lasting", "Reel", "giving", "picture"]
 
 def picture(clip: str | None = None, **changes: Any) -> VideoFrame:
     given: dict[str, Any] = {"data": bytes(4), "width": 2, "height": 2, "format": "gray"}
-    return VideoFrame(**(given | {"time": 0.0, "clip": clip} | changes))
+    told: dict[str, Any] = {**given, "time": 0.0, "clip": clip, **changes}
+    return VideoFrame(**told)
 
 
 class Reel:

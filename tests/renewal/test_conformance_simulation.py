@@ -6,6 +6,7 @@ import pytest
 from conformance_rigs import ExclusiveRig, SimulationRig, simulation
 
 from trio_reactor.renewal.conformance import CASES, Case, cases
+from trio_reactor.testing import Simulation, simulate
 
 
 @pytest.mark.parametrize("case", cases(SimulationRig), ids=str)
@@ -22,3 +23,11 @@ async def test_the_exclusive_simulated_source_conforms(autojump_clock: object, c
 
 def test_between_them_they_meet_every_case() -> None:
     assert {*cases(SimulationRig), *cases(ExclusiveRig)} == set(CASES)
+
+
+@pytest.mark.parametrize("case", cases(SimulationRig), ids=str)
+def test_it_conforms_in_whichever_order_its_tasks_run(case: Case) -> None:
+    async def scenario(_: Simulation) -> None:
+        await case.run(SimulationRig())
+
+    assert simulate(scenario, range(5)).runs == 5

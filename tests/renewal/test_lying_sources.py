@@ -18,9 +18,12 @@ from trio_reactor.renewal import Cleanup, LossesUnknown, OpenFailed
 from trio_reactor.renewal.errors import ContractBroken
 from trio_reactor.renewal.events import (
     ClipChanged,
+    ClipLost,
     LifetimeShortened,
     OnAir,
     OpenFailure,
+    Prepared,
+    Recovered,
     Recovering,
     Replaced,
     SourceClosed,
@@ -40,6 +43,10 @@ from trio_reactor.renewal.source import (
 )
 
 LONG = "c" * 1025
+
+
+def ignores(_: object, __: object) -> None:
+    """Set nothing."""
 
 
 def stage(**renewal: Any) -> Stage:
@@ -62,7 +69,10 @@ async def replaced(on: Stage) -> Replaced:
         (ClipUpdated(Clip(LONG, "queued")), "no identity of 1 to 1024"),
         (ClipUpdated(Clip("", "queued")), "no identity of 1 to 1024"),
         (ClipUpdated(Clip(cast("str", 7), "queued")), "Expected `str`, got `int`"),
-        (ClipUpdated(Clip("c", cast("Any", "burning"))), "Invalid enum value 'burning'"),
+        (
+            ClipUpdated(Clip("c", cast("Any", "burning"))),
+            "told a ClipUpdated that makes no sense: a value",
+        ),
         (ClipUpdated(Clip("c", "ready", -1)), "a number of pictures that is none"),
         (ClipUpdated(Clip("c", "ready", cast("int", True))), "Expected `int | null`, got `bool`"),
         (ClipUpdated(cast("Clip", None)), "Expected `object`, got `null`"),
@@ -89,8 +99,9 @@ async def test_an_event_that_makes_no_sense_costs_its_source_its_place(
         assert lost.failure is not None
         assert "source 1" in lost.failure.message
         assert did in lost.failure.message
+        assert "burning" not in lost.failure.message  # what it said is not in the words
         assert renewal.state.on_air is not None
-    assert not on.said(ClipChanged, LifetimeShortened)  # type: ignore[type-var]
+    assert not on.said(ClipChanged, LifetimeShortened)
     assert liar.closes == 1
 
 
@@ -117,8 +128,13 @@ async def test_what_is_told_of_a_clip_that_was_never_seen_is_taken_for_what_it_i
         (picture(width=-1), "gave a picture of -1 by 2 pixels"),
         (picture(height=0), "gave a picture of 2 by 0 pixels"),
         (picture(height=math.nan), "gave a picture of 2 by a float pixels"),
-        (picture(clip=cast("str", 5)), "gave something that belongs to no clip there can be"),
-        (picture(clip=LONG), "gave something that belongs to no clip there can be"),
+        (picture(clip=cast("str", 5)), "gave a frame that belongs to no clip there can be"),
+        (picture(clip=LONG), "gave a frame that belongs to no clip there can be"),
+        (picture(index=-1), "gave picture number -1 of a clip"),
+        (picture(index="first"), "gave picture number a str of a clip"),
+        (picture(time=math.nan), "gave a frame for a time that is none"),
+        (picture(time="soon"), "gave a frame for a time that is none"),
+        (picture(format=5), "gave a frame of a format that is no text"),
         (None, "gave a NoneType for a picture"),
     ],
 )
@@ -148,13 +164,23 @@ async def test_a_picture_whose_memory_was_released_is_not_passed_on(
 
 @pytest.mark.parametrize(
     "change",
-    [{"samples": -2}, {"samples": 1.5}, {"channels": 0}, {"rate": -1}, {"data": None}, {"clip": 5}],
+    [
+        {"samples": -2},
+        {"samples": 10**30},
+        {"samples": 1.5},
+        {"channels": 0},
+        {"rate": -1},
+        {"data": None},
+        {"clip": 5},
+        {"time": math.inf},
+    ],
 )
 async def test_sound_of_absurd_values_is_not_passed_on(
     autojump_clock: object, change: dict[str, Any]
 ) -> None:
     given: dict[str, Any] = {"data": bytes(4), "samples": 2, "channels": 2, "rate": 48_000}
-    run = AudioFrame(**(given | {"format": "s16", "time": 0.0} | change))
+    told: dict[str, Any] = {**given, "format": "s16", "time": 0.0, **change}
+    run = AudioFrame(**told)
     on, liar = stage(), Actor("liar")
     async with on.open(giving(liar)) as renewal:
         liar.media[0].audio(run)
@@ -220,6 +246,46 @@ async def test_events_that_come_before_the_state_they_follow_are_not_undone_by_i
         assert on.provider.newest.clips == ()
         assert renewal.state.on_air is not None
         assert renewal.state.on_air.clips == ()
+
+
+class Hesitating(Lasting):
+    """Tells something before it gives its state a second time, and then does as it is told."""
+
+    def __init__(self, event: Any, failure: Exception | None = None) -> None:
+        super().__init__("hesitating", 600.0)
+        self.event = event
+        self.failure = failure
+
+    async def attach(self, sink: Any, /) -> SourceState:
+        state = await super().attach(sink)
+        if len(self.events) > 1:
+            sink.event(self.event)
+            await trio.sleep(1)
+            if self.failure is not None:
+                raise self.failure
+        return state
+
+
+async def test_a_notice_of_the_end_does_not_wait_for_the_state(autojump_clock: object) -> None:
+    on, source = stage(), Hesitating(GoingAway(100.0, "maintenance"))
+    async with on.open(giving(source)):
+        source.media[0].lost(OSError("the cable"))
+        await until(lambda: bool(on.said(Recovered)))
+        told = {type(each.event): each.clock for each in on.envelopes}
+        assert told[Recovered] - told[LifetimeShortened] == pytest.approx(1.0)
+
+
+async def test_what_was_told_before_a_state_that_never_came_is_not_forgotten(
+    autojump_clock: object,
+) -> None:
+    on = stage()
+    source = Hesitating(ClipEnded("clip", 0), OSError("the cable, again"))
+    source.told = SourceState((Clip("clip", "ready"), Clip("other", "ready")))
+    async with on.open(giving(source)):
+        source.media[0].lost(OSError("the cable"))
+        await replaced(on)
+        assert [said.change for said in on.said(ClipChanged)] == [ClipEnded("clip", 0)]
+        assert [lost.clip for lost in on.said(ClipLost)] == ["other"]
 
 
 async def test_a_source_that_tells_too_much_before_its_state_is_not_trusted(
@@ -436,7 +502,7 @@ async def test_a_hook_that_raises_is_a_defect_which_ends_the_renewal_with_the_or
     def raises(_: object) -> None:
         raise defect
 
-    liar_type = type("Liar", (Actor,), {hook: property(raises, lambda *_: None)})
+    liar_type = type("Liar", (Actor,), {hook: property(raises, ignores)})
     on, liar = stage(), liar_type("liar")
     with pytest.raises(ValueError, match="a bug") as caught:
         async with on.open(giving(Actor("good", 60.0), liar)):
@@ -453,7 +519,7 @@ async def test_a_hook_that_raises_what_is_expected_is_a_failed_open(
     def raises(_: object) -> None:
         raise OSError("the cable")
 
-    liar_type = type("Liar", (Actor,), {hook: property(raises, lambda *_: None)})
+    liar_type = type("Liar", (Actor,), {hook: property(raises, ignores)})
     on, liar = stage(), liar_type("liar")
     async with on.open(giving(Actor("good", 60.0), liar)):
         await until(lambda: len(on.said(OnAir)) == 2)
@@ -483,7 +549,7 @@ async def test_a_word_of_its_end_that_cannot_be_waited_for_ends_the_renewal(
 ) -> None:
     class Liar(Actor):
         def wait_lost(self) -> Awaitable[None]:
-            return cast("Any", "soon")
+            return cast("Awaitable[None]", "soon")
 
     on, liar = stage(), Liar("liar")
     with pytest.raises(TypeError):
@@ -566,7 +632,7 @@ async def test_a_close_that_hangs_is_given_its_budget_and_proves_nothing(
         async def close(self) -> Cleanup:
             self.closes += 1
             await trio.sleep_forever()
-            raise AssertionError
+            raise AssertionError("for ever is over")
 
     on, liar = stage(cleanup_timeout=2.0), Liar("liar")
     async with on.open(giving(liar)) as renewal:
@@ -586,7 +652,10 @@ async def test_a_clean_up_that_shields_itself_is_named_logged_and_waited_for(
         async def close(self) -> Cleanup:
             with trio.CancelScope(shield=True):
                 await trio.sleep(1000)
-                return await super().close()
+                await super().close()
+            return Cleanup.of(
+                "liar", allocation="owned", termination="confirmed", connection="closed"
+            )
 
     on, liar = stage(cleanup_timeout=2.0, accounting_timeout=1.0), Liar("liar")
     overdue: list[tuple[str, ...]] = []
@@ -629,3 +698,23 @@ async def test_an_observer_that_raises_delays_and_harms_nobody(autojump_clock: o
             await until(lambda: len(on.said(OnAir)) == 2)
         assert failed == ["it raises", "contained"]
         assert renewal.state.on_air is not None
+
+
+async def test_clips_of_two_sources_with_one_identity_are_told_apart(
+    autojump_clock: object,
+) -> None:
+    on, old, new = stage(), Actor("old", 60.0), Actor("new", 60.0)
+    async with on.open(giving(old, new)) as renewal:
+        first = await renewal.enqueue(scene())
+        await until(lambda: len(on.said(Prepared)) == 1)
+        second = await renewal.enqueue(scene())
+        assert (first.clip, second.clip) == ("clip", "clip")
+        assert (first.source.id, second.source.id) == ("old", "new")
+        old.events[0].event(ClipEnded("clip", 0))
+        (ended,) = on.said(ClipChanged)
+        assert ended.source == first.source
+        assert renewal.state.on_air is not None
+        assert renewal.state.next is not None
+        assert renewal.state.on_air.clips == ()
+        assert [clip.id for clip in renewal.state.next.clips] == ["clip"]
+        await renewal.remove("clip")  # which is the new one's alone by now

@@ -358,7 +358,10 @@ class Playable(Source, Protocol):
     """A source that plays clips."""
 
     async def attach(self, sink: EventSink, /) -> SourceState:
-        """Give the current state, and every event after it, without a gap, to this sink."""
+        """Give the current state, and every event after it, without a gap, to this sink.
+
+        What happens after that state may be pushed before this returns.
+        """
         ...
 
     async def state(self) -> SourceState:

@@ -49,8 +49,8 @@ async def _capabilities(trial: Trial) -> None:
     }
     async with trial.opened() as source:
         trial.require(isinstance(cast("object", source), Source), "is not a Source")
-        found = {name for name, protocol in protocols.items() if isinstance(source, protocol)}
-        expected = set[str](trial.rig.capabilities)
+        found = frozenset(name for name, kind in protocols.items() if isinstance(source, kind))
+        expected = trial.rig.capabilities
         trial.require(found == expected, f"is {sorted(found)} instead of {sorted(expected)}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Final, NoReturn, cast, final
 
@@ -90,7 +91,7 @@ class Trial:
         with trio.CancelScope() as scope:
             scope.deadline = trio.current_time() + self.rig.patience
             async with manager as source:
-                scope.deadline = float("inf")
+                scope.deadline = math.inf
                 identity = cast("object", source.id)
                 self._identity = identity if isinstance(identity, str) else repr(identity)
                 yield source

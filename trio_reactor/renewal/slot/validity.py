@@ -5,6 +5,7 @@ Pure.  Each function tells the fault in words, or `None`; who asks says which so
 
 from __future__ import annotations
 
+import math
 from typing import Final, cast
 
 import msgspec
@@ -112,33 +113,39 @@ def video_fault(frame: object) -> str | None:
     """What is wrong with a picture.  It is looked at, not through: its pixels are its reader's."""
     if not isinstance(frame, VideoFrame):
         return f"gave a {type(frame).__name__} for a picture"
-    if not _is_content(frame.data):
+    if not _size(frame.data):
         return "gave a picture without bytes"
     if not (_is_count(frame.width, 1) and _is_count(frame.height, 1)):
         return f"gave a picture of {_told(frame.width)} by {_told(frame.height)} pixels"
-    return _belongs_fault(frame.clip)
+    if frame.index is not None and not _is_count(frame.index, 0):
+        return f"gave picture number {_told(frame.index)} of a clip"
+    return _placed_fault(frame)
 
 
 def audio_fault(frame: object) -> str | None:
     """What is wrong with a run of sound."""
     if not isinstance(frame, AudioFrame):
         return f"gave a {type(frame).__name__} for sound"
-    if not _is_content(frame.data):
+    size = _size(frame.data)
+    if size is None:
         return "gave sound without bytes"
-    if not _is_count(frame.samples, 0):
-        return f"gave sound of {_told(frame.samples)} samples"
+    if not _is_count(frame.samples, 0) or frame.samples > size:  # each has a byte at least
+        return f"gave sound of {_told(frame.samples)} samples in {size} bytes"
     if not (_is_count(frame.channels, 1) and _is_count(frame.rate, 1)):
         return f"gave sound of {_told(frame.channels)} channels at {_told(frame.rate)} Hz"
-    return _belongs_fault(frame.clip)
+    return _placed_fault(frame)
 
 
 def _fault(value: msgspec.Struct, kind: type[msgspec.Struct]) -> str | None:
     """What is wrong with the fields of a record: there is no check when it is made."""
     try:
-        msgspec.convert(msgspec.to_builtins(value), kind)
+        if msgspec.convert(msgspec.to_builtins(value), kind) == value:
+            return None
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as fault:
-        return str(fault)
-    return None
+        told = str(fault)
+        # It names types and places; where it goes on to quote what was said, that is left out.
+        return told if told.startswith("Expected ") else "a value that it cannot have"
+    return "a value of another type"  # such as bytes, which are written as text
 
 
 def _clip_fault(clip: Clip) -> str | None:
@@ -157,20 +164,28 @@ def _is_count(value: object, least: int) -> bool:
     return type(value) is int and value >= least
 
 
-def _is_content(content: object) -> bool:
+def _size(content: object) -> int | None:
+    """How many bytes there are; `None` if it is nothing to read bytes from."""
     if not isinstance(content, _BYTES):
-        return False
+        return None
+    if not isinstance(content, memoryview):
+        return len(content)
     try:
-        len(cast("bytes", content))
-    except ValueError:  # a view that was released
-        return False
-    return True
+        return content.nbytes
+    except ValueError:  # it was released
+        return None
 
 
-def _belongs_fault(clip: object) -> str | None:
+def _placed_fault(frame: VideoFrame | AudioFrame) -> str | None:
+    """What is wrong with what a frame says of its format, its time and its clip."""
+    clip, time = cast("object", frame.clip), cast("object", frame.time)
+    if not isinstance(cast("object", frame.format), str):
+        return "gave a frame of a format that is no text"
+    if not (type(time) is float or type(time) is int) or not math.isfinite(time):
+        return "gave a frame for a time that is none"
     if clip is None or (isinstance(clip, str) and len(clip) <= MAX_IDENTITY):
         return None
-    return "gave something that belongs to no clip there can be"
+    return "gave a frame that belongs to no clip there can be"
 
 
 def _told(value: object) -> str:
