@@ -37,6 +37,7 @@ from .decision import (
     pause,
     plan,
     route,
+    route_of,
 )
 
 __all__ = [
@@ -71,4 +72,5 @@ __all__ = [
     "pause",
     "plan",
     "route",
+    "route_of",
 ]
