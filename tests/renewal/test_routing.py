@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import NamedTuple
 
 import pytest
 
@@ -18,7 +19,6 @@ from trio_reactor.renewal.engine.routing import (
     Placement,
     RetiredClips,
     Route,
-    SourceView,
     resolve,
 )
 from trio_reactor.renewal.slot.clips import ClipBook
@@ -30,19 +30,23 @@ NAMED = (None, "old", "new", "gone", "nobody's")
 OWNER = {"old": 1, "new": 2}
 
 
+class Live(NamedTuple):
+    incarnation: int
+    takes_work: bool
+    book: ClipBook
+
+
 def book(*clips: Clip) -> ClipBook:
     told = ClipBook(0.0)
     told.refresh(SourceState(clips), 0.0)
     return told
 
 
-def sources(old: bool = True, new: bool = True) -> tuple[SourceView, ...]:
+def sources(old: bool = True, new: bool = True) -> tuple[Live, ...]:
     """A source on air with its queue, and one that is prepared; whether each takes work."""
     return (
-        SourceView(
-            1, old, book(Clip("plays", "playing"), Clip("o1", "ready"), Clip("old", "ready"))
-        ),
-        SourceView(2, new, book(Clip("new", "ready"))),
+        Live(1, old, book(Clip("plays", "playing"), Clip("o1", "ready"), Clip("old", "ready"))),
+        Live(2, new, book(Clip("new", "ready"))),
     )
 
 
@@ -69,7 +73,7 @@ def test_every_combination_of_what_a_request_can_be_bound_to(old: bool, new: boo
     seen: set[object] = set()
     for continue_from, before, beside in itertools.product(NAMED, repeat=3):
         for bound, preferred in itertools.product((None, 1, 2, 3), (None, 1, 2)):
-            placement = Placement(continue_from, before, beside)
+            placement = Placement.of(continue_from, before, beside)
             named = (continue_from, before, beside)
             outcome = expected(named, bound, preferred, {1: old, 2: new})
             seen.add(outcome)
@@ -92,51 +96,47 @@ def test_every_combination_of_what_a_request_can_be_bound_to(old: bool, new: boo
 
 @pytest.mark.parametrize("position", [None, -1, 0, 7])
 def test_an_explicit_position_is_passed_on_unchanged(position: int | None) -> None:
-    route = resolve(Placement(position=position), sources(), preferred=2)
+    route = resolve(Placement.of(position=position), sources(), preferred=2)
     assert route == Route(2, position)
-    route = resolve(Placement("old", position=position), sources(), preferred=2)
+    route = resolve(Placement.of("old", position=position), sources(), preferred=2)
     assert route == Route(1, position)
 
 
 def test_a_position_and_a_clip_to_go_before_exclude_each_other() -> None:
     with pytest.raises(ValueError, match="not both"):
-        Placement(before="old", position=0)
+        Placement.of(before="old", position=0)
 
 
 def test_a_clip_that_plays_or_is_over_has_no_place_before_it() -> None:
     views = sources()
     with pytest.raises(ClipNotQueued) as caught:
-        resolve(Placement(before="plays"), views)
+        resolve(Placement.of(before="plays"), views)
     assert caught.value.detail == "plays"
-    old = views[0].clips
-    assert isinstance(old, ClipBook)
+    old = views[0].book
     old.apply(ClipEnded("o1", 0), 1.0)
     with pytest.raises(ClipNotQueued):
-        resolve(Placement(before="o1"), views)
-    assert resolve(Placement(before="old"), views) == Route(1, 0)
+        resolve(Placement.of(before="o1"), views)
+    assert resolve(Placement.of(before="old"), views) == Route(1, 0)
 
 
 def test_a_clip_that_is_over_still_binds_to_the_source_that_remembers_it() -> None:
     views = sources()
-    old = views[0].clips
-    assert isinstance(old, ClipBook)
+    old = views[0].book
     old.apply(ClipEnded("plays", 5), 1.0)
-    assert resolve(Placement("plays"), views, preferred=2).incarnation == 1
-    assert resolve(Placement(same_session_as="plays"), views, preferred=2).incarnation == 1
+    assert resolve(Placement.of("plays"), views, preferred=2).incarnation == 1
+    assert resolve(Placement.of(same_session_as="plays"), views, preferred=2).incarnation == 1
 
 
 def test_a_source_that_has_a_clip_comes_before_one_that_remembers_it() -> None:
     views = sources()
-    old, new = views[0].clips, views[1].clips
-    assert isinstance(old, ClipBook)
-    assert isinstance(new, ClipBook)
+    old, new = views[0].book, views[1].book
     old.apply(ClipEnded("o1", 5), 1.0)
     new.apply(ClipUpdated(Clip("o1", "queued")), 1.0)
-    assert resolve(Placement("o1"), views, preferred=1).incarnation == 2
+    assert resolve(Placement.of("o1"), views, preferred=1).incarnation == 2
 
 
 def test_a_clip_of_a_live_source_is_not_retired_whatever_was_before() -> None:
-    assert resolve(Placement("old"), sources(), retired={"old"}) == Route(1, None)
+    assert resolve(Placement.of("old"), sources(), retired={"old"}) == Route(1, None)
 
 
 def test_the_clips_of_sources_that_are_gone_are_remembered_within_a_bound() -> None:

@@ -363,11 +363,13 @@ class Chain:
 
     def route(self) -> Slot | None:
         """The slot that takes work bound to none, if any does now."""
-        match policy.route(self.facts(self.world.clock())):
+        on_air, following = self.on_air, self.next
+        current = None if on_air is None else on_air.facts()
+        match policy.route_of(current, None if following is None else following.facts()):
             case "next":
-                return self.next
+                return following
             case "current":
-                return self.on_air
+                return on_air
             case None:
                 return None
 
@@ -442,6 +444,12 @@ class Chain:
         for slot in (self.on_air, self.next, *self.leaving.values()):
             if slot is not None and slot.incarnation == sequence.owner:
                 self.announce.sequence_sealed(slot, sequence)
+
+    def slot_replied(self, slot: Slot) -> None:
+        """A command to a source is over."""
+        # Without a next source only an exclusive one has a boundary that this could open.
+        if slot is not self.on_air or self.next is not None or slot.exclusive:
+            self.changed()
 
     def slot_forgot(self, slot: Slot, lost: Unfinished) -> None:
         """A source does not know one of its clips any more."""

@@ -33,7 +33,11 @@ def capture(request: ClipRequest) -> ClipRequest:
     kind: type[object] = type(payload)
     if kind is not dict:
         raise ValueError(f"payload: a {kind.__qualname__} is not a dict")
-    copied = _Copy().copy(payload, "payload", MAX_DEPTH)
+    try:
+        copied = _Copy().copy(payload, MAX_DEPTH)
+    except _Fault as fault:
+        where = "".join(reversed(fault.where))
+        raise ValueError(f"payload{where}: {fault}") from None
     return ClipRequest(cast("dict[str, Json]", copied), request.continue_from)
 
 
@@ -43,6 +47,14 @@ def check_name(what: str, name: object) -> None:
         raise ValueError(f"{what}: a name is text of 1 to {MAX_IDENTITY} characters")
 
 
+class _Fault(Exception):
+    """What is wrong with a value, and where it is, from the inside out."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.where: list[str] = []
+
+
 @final
 class _Copy:
     """One copying, with what is left of the bound."""
@@ -50,60 +62,74 @@ class _Copy:
     def __init__(self) -> None:
         self._left = MAX_PAYLOAD_SIZE
 
-    def copy(self, value: object, where: str, depth: int) -> Json:
+    def copy(self, value: object, depth: int) -> Json:
         # By the exact type: what is of a subclass may be anything in JSON.
         kind = type(value)
         if kind is str:
             text = cast("str", value)
-            self._spend_text(text, where)
+            self._spend_text(text)
             return text
         if value is None or kind is bool:
-            self._spend(4, where)
+            self._spend(4)
             return cast("bool | None", value)
         if kind is int:
             number = cast("int", value)
             if not -(2**63) <= number < 2**64:
-                raise ValueError(f"{where}: an integer of more than 64 bits")
-            self._spend(len(str(number)), where)
+                raise _Fault("an integer of more than 64 bits")
+            self._spend(len(str(number)))
             return number
         if kind is float:
             real = cast("float", value)
             if not isfinite(real):
-                raise ValueError(f"{where}: {real} is not JSON")
-            self._spend(len(repr(real)), where)
+                raise _Fault(f"{real} is not JSON")
+            self._spend(len(repr(real)))
             return real
         if kind is not dict and kind is not list:
-            raise ValueError(f"{where}: a {kind.__qualname__} is not JSON")
+            raise _Fault(f"a {kind.__qualname__} is not JSON")
         if depth == 0:
-            raise ValueError(f"{where}: deeper than {MAX_DEPTH}")
-        self._spend(2, where)
+            raise _Fault(f"deeper than {MAX_DEPTH}")
+        self._spend(2)
         if kind is list:
-            copied: list[Json] = []
-            for index, each in enumerate(cast("list[object]", value)):
-                self._spend(1, where)
-                copied.append(self.copy(each, f"{where}[{index}]", depth - 1))
-            return copied
-        fields: dict[str, Json] = {}
-        for key, each in cast("dict[object, object]", value).items():
+            return self._list(cast("list[object]", value), depth - 1)
+        return self._dict(cast("dict[object, object]", value), depth - 1)
+
+    def _list(self, value: list[object], depth: int) -> list[Json]:
+        copied: list[Json] = []
+        for index, each in enumerate(value):
+            self._spend(1)
+            try:
+                copied.append(self.copy(each, depth))
+            except _Fault as fault:
+                fault.where.append(f"[{index}]")
+                raise
+        return copied
+
+    def _dict(self, value: dict[object, object], depth: int) -> dict[str, Json]:
+        copied: dict[str, Json] = {}
+        for key, each in value.items():
             if type(key) is not str:
-                raise ValueError(f"{where}: a key is a {type(key).__qualname__}, not text")
-            self._spend_text(key, where)
-            self._spend(2, where)
-            fields[key] = self.copy(each, f"{where}.{key[:_SHOWN]}", depth - 1)
-        return fields
+                raise _Fault(f"a key is a {type(key).__qualname__}, not text")
+            self._spend_text(key)
+            self._spend(2)
+            try:
+                copied[key] = self.copy(each, depth)
+            except _Fault as fault:
+                fault.where.append(f".{key[:_SHOWN]}")
+                raise
+        return copied
 
-    def _spend_text(self, text: str, where: str) -> None:
+    def _spend_text(self, text: str) -> None:
         if len(text) > self._left:
-            self._spend(len(text), where)
+            self._spend(len(text))
         try:
-            self._spend(len(text.encode()) + 2, where)
+            self._spend(len(text.encode()) + 2)
         except UnicodeEncodeError:
-            raise ValueError(f"{where}: text that is not Unicode") from None
+            raise _Fault("text that is not Unicode") from None
 
-    def _spend(self, size: int, where: str) -> None:
+    def _spend(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise ValueError(f"{where}: larger than {MAX_PAYLOAD_SIZE} bytes")
+            raise _Fault(f"larger than {MAX_PAYLOAD_SIZE} bytes")
 
 
 _SHOWN: Final = 64

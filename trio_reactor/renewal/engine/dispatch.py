@@ -52,14 +52,14 @@ class DispatchHost(Protocol):
         """Hear that a slot's adapter has a defect, which is terminal."""
         ...
 
-    def changed(self) -> None:
-        """Look again at what decides."""
+    def slot_replied(self, slot: Slot) -> None:
+        """Hear that a command to a slot is over."""
         ...
 
 
 @final
 class Dispatch(Generic[T]):
-    """One command, and what became of it.
+    """One command, and what became of it.  It has `reply_timeout` from when it is made.
 
     Args:
         host: Its chain.
@@ -91,7 +91,10 @@ class Dispatch(Generic[T]):
         self._committed = False
         self._waiting = 0
         self._told = False
-        self._scope = trio.CancelScope()
+        deadline = host.world.clock() + host.options.reply_timeout
+        self._scope = trio.CancelScope(deadline=deadline)
+        self._abandoned = False
+        """Whether its end was asked for, by its callers or by its source."""
         self._over = trio.Event()
         self._answer: tuple[T] | None = None
         self._failure: ReactorError | None = None
@@ -126,11 +129,9 @@ class Dispatch(Generic[T]):
         """Send it and take the answer; a worker of the owner's.  Raises nothing."""
         try:
             with self._scope:
-                deadline = self._host.world.clock() + self._host.options.reply_timeout
-                with trio.CancelScope(deadline=deadline) as budget:
-                    self._taken(await self._send(self._commit))
-                if budget.cancelled_caught:
-                    self._failed(self._late())
+                self._taken(await self._send(self._commit))
+            if self._scope.cancelled_caught and not self._abandoned:
+                self._failed(self._late())
         except Exception as failure:  # noqa: BLE001 - it is raised to the caller
             self._failed(failure)
         finally:
@@ -144,7 +145,7 @@ class Dispatch(Generic[T]):
     def drop(self) -> None:
         """Be no longer on its way."""
         self._slot.pending.pop(self, None)
-        self._host.changed()
+        self._host.slot_replied(self._slot)
 
     async def outcome(self) -> T:
         """Wait for the answer.  Any number of tasks may.
@@ -163,7 +164,7 @@ class Dispatch(Generic[T]):
             # Cancelled: what has not been sent is not sent any more.
             if self._waiting == 1 and not self._committed:
                 self.withdrawn = True
-                self._scope.cancel()
+                self.give_up()
                 with trio.CancelScope(shield=True):
                     await self._over.wait()
             raise
@@ -181,7 +182,8 @@ class Dispatch(Generic[T]):
         raise failure
 
     def give_up(self) -> None:
-        """End it, because its source has: no answer will come."""
+        """End it: no answer will come, or nobody wants it sent any more."""
+        self._abandoned = True
         self._scope.cancel()
 
     def _commit(self) -> None:

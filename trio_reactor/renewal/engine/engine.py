@@ -19,14 +19,14 @@ from trio_reactor.renewal.errors import (
     SessionRecovering,
     SessionRetired,
 )
-from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.slot.settings import is_refusal
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import ClipRequest, Playable
 
 from .capture import capture, check_name
+from .courier import Couriers
 from .dispatch import Dispatch, identity_of
-from .routing import Placement, RetiredClips, Route, SourceView, locate, resolve
+from .routing import Placement, RetiredClips, Route, locate, resolve
 from .sequences import MemberAccepted, MemberFate, MemberIndeterminate, MemberRejected
 from .submission import Order, SequenceMember, Submission
 
@@ -51,7 +51,7 @@ class Engine:
         self._owner = owner
         self._chain = chain
         self._numbers = itertools.count(1)
-        self._command = f"{owner.name} command"
+        self._couriers = Couriers(owner)
 
     # ------------------------------------------------------------------------------- submissions
 
@@ -69,11 +69,11 @@ class Engine:
             if clip is not None:
                 check_name(name, clip)
         captured = capture(request)
-        placement = Placement(captured.continue_from, before, same_session_as, position)
-        member = None if sequence is None else sequence.member
-        number = next(self._numbers)
-        order = Order(captured, placement, sequence, member or f"submission-{number}")
-        return Submission(self, order)
+        placement = Placement.of(captured.continue_from, before, same_session_as, position)
+        member = ""
+        if sequence is not None:
+            member = sequence.member or f"submission-{next(self._numbers)}"
+        return Submission(self, Order(captured, placement, sequence, member))
 
     def dispatch(self, order: Order, selected: int | None, submission: Submission) -> Dispatch[str]:
         """Choose the source of a submission and begin to send it.
@@ -146,20 +146,19 @@ class Engine:
         self._owner.check()
         self.check_room()
         self._contain(clip)
-        found = locate("clip", clip, self._views(), self._gone())
-        slot = None if found is None else self._live(found.incarnation)
+        slot = locate("clip", clip, self._slots(), self._gone())
         if slot is None:
             raise SessionRetired("the source of the clip is gone")
         if clip not in slot.book:
             raise ClipNotQueued("the clip is over", detail=clip)
-        if slot.playable is None or not phases.takes_work(slot.phase):
+        if slot.playable is None or not slot.takes_work:
             raise SessionRecovering("the source of the clip takes no commands now", retryable=True)
         return slot, slot.playable
 
     def begin(self, dispatch: Dispatch[T]) -> Dispatch[T]:
         """Send a command, in a task of its own."""
         try:
-            self._owner.start_soon(dispatch.run, name=self._command)
+            self._couriers.carry(dispatch)
         except BaseException:
             dispatch.drop()  # it never begins
             raise
@@ -182,19 +181,18 @@ class Engine:
     def _resolve(self, order: Order) -> Route:
         if self._chain.finished:
             raise SessionRetired("the last source is gone")
-        placement = order.placement
-        for clip in (placement.continue_from, placement.before, placement.same_session_as):
-            if clip is not None:
-                self._contain(clip)
-        preferred = self._chain.route()
+        named, sequence = order.placement.named, order.sequence
+        for clip in named.values():
+            self._contain(clip)
+        bound = None if sequence is None else self._chain.sequences._owner(sequence.id)
+        # Only what is bound to nothing goes where the chain prefers it.
+        free = self._chain.route() if bound is None and not named else None
         return resolve(
-            placement,
-            self._views(),
-            retired=self._gone(),
-            bound=None
-            if order.sequence is None
-            else self._chain.sequences._owner(order.sequence.id),
-            preferred=None if preferred is None else preferred.incarnation,
+            order.placement,
+            self._slots(),
+            retired=self._gone() if named else (),
+            bound=bound,
+            preferred=None if free is None else free.incarnation,
         )
 
     def _slots(self) -> tuple[Slot, ...]:
@@ -205,17 +203,10 @@ class Engine:
         return (on_air,) if following is None else (on_air, following)
 
     def _live(self, incarnation: int) -> Slot | None:
-        return next((slot for slot in self._slots() if slot.incarnation == incarnation), None)
-
-    def _views(self) -> tuple[SourceView, ...]:
-        return tuple(
-            SourceView(
-                slot.incarnation,
-                slot.playable is not None and phases.takes_work(slot.phase),
-                slot.book,
-            )
-            for slot in self._slots()
-        )
+        for slot in self._slots():
+            if slot.incarnation == incarnation:
+                return slot
+        return None
 
     def _gone(self) -> Container[str]:
         return _Gone(tuple(self._chain.leaving.values()), self._chain.retired_clips)

@@ -18,7 +18,7 @@ Pure: it reads no clock and does no I/O.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import Final, Protocol, final
+from typing import Final, Protocol, TypeVar, final
 
 import msgspec
 
@@ -34,10 +34,10 @@ from trio_reactor.renewal.source import Clip
 __all__ = [
     "MAX_RETIRED_CLIPS",
     "Clips",
+    "LiveSource",
     "Placement",
     "RetiredClips",
     "Route",
-    "SourceView",
     "locate",
     "resolve",
 ]
@@ -63,35 +63,58 @@ class Clips(Protocol):
         ...
 
 
-class SourceView(msgspec.Struct, frozen=True):
-    """A source that is live, as routing sees it."""
+class LiveSource(Protocol):
+    """A source that is live, as far as routing asks for it."""
 
-    incarnation: int
-    """Its number in the chain."""
-    takes_work: bool
-    """Whether commands may be sent to it now."""
-    clips: Clips
+    @property
+    def incarnation(self) -> int:
+        """Its number in the chain."""
+        ...
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether requests may be sent to it now."""
+        ...
+
+    @property
+    def book(self) -> Clips:
+        """Its clips."""
+        ...
+
+
+L = TypeVar("L", bound=LiveSource)
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where a request is to go.
+    """Where a request is to go; made by `of`."""
 
-    Raises:
-        ValueError: It is given both a position and a clip to go before.
-    """
-
-    continue_from: str | None = None
-    """The clip that it continues."""
-    before: str | None = None
-    """The waiting clip that it is to be played right before."""
-    same_session_as: str | None = None
-    """A clip of the source that is to take it."""
+    named: dict[str, str] = {}
+    """The clips that it names, by what: what it continues, what it is to be played right before,
+    and one of the source that is to take it."""
     position: int | None = None
     """Where in the source's queue; at its end if nothing says otherwise."""
 
-    def __post_init__(self) -> None:
-        if self.position is not None and self.before is not None:
+    @classmethod
+    def of(
+        cls,
+        continue_from: str | None = None,
+        before: str | None = None,
+        same_session_as: str | None = None,
+        position: int | None = None,
+    ) -> Placement:
+        """The placement that is told by these.
+
+        Raises:
+            ValueError: It is given both a position and a clip to go before.
+        """
+        if position is not None and before is not None:
             raise ValueError("a request has a position or goes before a clip, not both")
+        clips = {
+            "continue_from": continue_from,
+            "before": before,
+            "same_session_as": same_session_as,
+        }
+        return cls({what: clip for what, clip in clips.items() if clip is not None}, position)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -103,7 +126,7 @@ class Route(msgspec.Struct, frozen=True):
 
 def resolve(
     placement: Placement,
-    sources: Sequence[SourceView],
+    sources: Sequence[LiveSource],
     *,
     retired: Container[str] = (),
     bound: int | None = None,
@@ -125,44 +148,36 @@ def resolve(
         SessionRecovering: The source takes no work now.
         ClipNotQueued: The clip that it is to go before waits no more.
     """
-    named = (
-        ("continue_from", placement.continue_from),
-        ("before", placement.before),
-        ("same_session_as", placement.same_session_as),
-    )
-    owners: set[int] = set()
-    gone = False
-    if bound is not None:
-        owners.add(bound)
-        gone = all(source.incarnation != bound for source in sources)
-    for name, clip in named:
-        if clip is None:
-            continue
-        source = locate(name, clip, sources, retired)
-        if source is None:
+    incarnation, gone, apart = bound, False, False
+    for what, clip in placement.named.items():
+        owner = locate(what, clip, sources, retired)
+        if owner is None:
             gone = True
-        else:
-            owners.add(source.incarnation)
+        elif incarnation is None:
+            incarnation = owner.incarnation
+        elif incarnation != owner.incarnation:
+            apart = True
+    if bound is not None and all(source.incarnation != bound for source in sources):
+        gone = True
     if gone:
         raise SessionRetired("the source that the request is bound to is gone")
-    if len(owners) > 1:
+    if apart:
         raise OwnerConflict("what the request is bound to is at different sources")
-    incarnation = owners.pop() if owners else preferred
+    if incarnation is None:
+        incarnation = preferred
     for source in sources:
         if source.incarnation == incarnation and source.takes_work:
             return Route(source.incarnation, _position(placement, source))
     raise SessionRecovering("no source takes this now", retryable=True)
 
 
-def locate(
-    name: str, clip: str, sources: Iterable[SourceView], retired: Container[str]
-) -> SourceView | None:
+def locate(what: str, clip: str, sources: Iterable[L], retired: Container[str]) -> L | None:
     """The source whose clip it is: the one that still has it, else one that remembers its end.
 
     `None` if its source is gone.
 
     Args:
-        name: As what it was named, for the message.
+        what: As what it was named, for the message.
         clip: The clip.
         sources: The live sources, the oldest first.
         retired: The clips that are known of sources that are gone.
@@ -170,28 +185,27 @@ def locate(
     Raises:
         ClipUnknown: Nobody knows it.
     """
-    remembers: SourceView | None = None
+    remembers: L | None = None
     for source in sources:
-        if clip in source.clips:
+        if clip in source.book:
             return source
-        if remembers is None and source.clips.knows(clip):
+        if remembers is None and source.book.knows(clip):
             remembers = source
     if remembers is None and clip not in retired:
-        raise ClipUnknown(f"no source has the clip of `{name}`", detail=clip)
+        raise ClipUnknown(f"no source has the clip of `{what}`", detail=clip)
     return remembers
 
 
-def _position(placement: Placement, source: SourceView) -> int | None:
+def _position(placement: Placement, source: LiveSource) -> int | None:
     """The place among the clips that wait, from 0; `None` for the end."""
-    if placement.before is None:
+    before = placement.named.get("before")
+    if before is None:
         return placement.position
-    waiting = [clip.id for clip in source.clips.clips if clip.phase != "playing"]
+    waiting = [clip.id for clip in source.book.clips if clip.phase != "playing"]
     try:
-        return waiting.index(placement.before)
+        return waiting.index(before)
     except ValueError:
-        raise ClipNotQueued(
-            "the clip to go before waits no more", detail=placement.before
-        ) from None
+        raise ClipNotQueued("the clip to go before waits no more", detail=before) from None
 
 
 @final

@@ -67,7 +67,7 @@ class Order(msgspec.Struct, frozen=True):
     placement: Placement
     sequence: SequenceMember | None
     member: str
-    """Its name in the sequence."""
+    """Its name in the sequence; empty without one."""
 
 
 class Prepared(msgspec.Struct, frozen=True, tag=True):

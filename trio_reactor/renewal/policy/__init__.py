@@ -38,6 +38,7 @@ from .decision import (
     pause,
     plan,
     route,
+    route_of,
 )
 
 __all__ = [
@@ -73,4 +74,5 @@ __all__ = [
     "pause",
     "plan",
     "route",
+    "route_of",
 ]

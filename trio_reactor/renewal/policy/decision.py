@@ -76,6 +76,7 @@ __all__ = [
     "pause",
     "plan",
     "route",
+    "route_of",
 ]
 
 Role = Literal["current", "next"]
@@ -281,12 +282,17 @@ def route(facts: ChainFacts) -> Role | None:
     without end and never reach a boundary; else the one on air.  None while a next one that has
     work already is being recovered: the one on air would play the new work before the old.
     """
-    if facts.next is not None:
-        if phases.takes_work(facts.next.phase):
+    return route_of(facts.current, facts.next)
+
+
+def route_of(current: SourceFacts | None, following: SourceFacts | None) -> Role | None:
+    """As `route`: all that counts are the two sources."""
+    if following is not None:
+        if phases.takes_work(following.phase):
             return "next"
-        if facts.next.has_work:
+        if following.has_work:
             return None
-    if facts.current is not None and phases.takes_work(facts.current.phase):
+    if current is not None and phases.takes_work(current.phase):
         return "current"
     return None
 

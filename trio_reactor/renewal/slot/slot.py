@@ -193,6 +193,11 @@ class Slot:
         return phases.is_live(self.phase)
 
     @property
+    def takes_work(self) -> bool:
+        """Whether requests for clips may be sent to it."""
+        return self.playable is not None and phases.takes_work(self.phase)
+
+    @property
     def gone(self) -> bool:
         """Whether it has left altogether."""
         return isinstance(self.phase, phases.Closed)

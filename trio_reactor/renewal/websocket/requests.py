@@ -5,12 +5,11 @@ Synchronous and without I/O: whoever reads the socket settles them, whoever aske
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
-from typing import Generic, TypeVar, cast, final
+from typing import Generic, Self, TypeVar, cast, final
 
 import trio
 
@@ -27,11 +26,16 @@ R = TypeVar("R", bound=Result)
 
 @final
 class Pending(Generic[R]):
-    """One request that waits for its answer."""
+    """One request that waits for its answer; once its block is left, that is ignored."""
 
     def __init__(
-        self, number: int, expected: type[R], on_reply: Callable[[R], None] | None
+        self,
+        table: dict[int, Pending[Result]],
+        number: int,
+        expected: type[R],
+        on_reply: Callable[[R], None] | None,
     ) -> None:
+        self._table = table
         self.number = number
         self.submitted = False
         """Whether its first byte may have left."""
@@ -40,6 +44,12 @@ class Pending(Generic[R]):
         self._settled = trio.Event()
         self._result: R | None = None
         self._failure: Callable[[], ReactorError] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._table.pop(self.number, None)
 
     async def wait(self) -> R:
         """The answer.  A checkpoint; a cancelled call changes nothing, the answer is then ignored.
@@ -104,10 +114,7 @@ class Requests:
     def __len__(self) -> int:
         return len(self._pending)
 
-    @contextlib.contextmanager
-    def open(
-        self, expected: type[R], *, on_reply: Callable[[R], None] | None = None
-    ) -> Generator[Pending[R]]:
+    def open(self, expected: type[R], *, on_reply: Callable[[R], None] | None = None) -> Pending[R]:
         """A request of its own number; once this block is left, its answer is ignored.
 
         Args:
@@ -125,12 +132,9 @@ class Requests:
             raise Overflow(
                 f"{self._bound} requests to {self._peer} wait for an answer", retryable=True
             )
-        pending = Pending(next(self._numbers), expected, on_reply)
+        pending = Pending(self._pending, next(self._numbers), expected, on_reply)
         self._pending[pending.number] = cast("Pending[Result]", pending)
-        try:
-            yield pending
-        finally:
-            self._pending.pop(pending.number, None)
+        return pending
 
     def answer(self, message: Reply | Denied) -> None:
         """Settle the request that a message answers; a second or late answer changes nothing.
