@@ -191,8 +191,8 @@ def _per_chain() -> float:
 BENCHMARKS: Sequence[Benchmark] = (
     Benchmark("renewal_idle_wakeups_1000", "steps/h", _idle, at_most=0, rounds=1),
     Benchmark("renewal_bytes_per_chain", "bytes", _per_chain, at_most=48_000, rounds=3),
-    # Both have one checkpoint; a block that is cancelled when its source goes has a cancel scope too.
-    # Written by hand, a checkpoint and a scope are 1.9 of an uncontended lock.
+    # Both have one checkpoint; what is cancelled when its source goes has a cancel scope too.  By
+    # hand, a checkpoint and a scope are 1.9 of an uncontended lock.
     Benchmark(
         "renewal_borrow_vs_lock",
         "us/op",
