@@ -266,6 +266,17 @@ async def _application(
                 simulation.record("refused", failure=failure)
                 await trio.sleep(0.2)
 
+    async def use(own: random.Random) -> None:
+        while True:
+            try:
+                async with renewal.borrow() as source:
+                    assert source.id in provider.live
+                    await trio.sleep(own.uniform(0, 4))
+                    assert source.id in provider.live
+            except ReactorError as failure:
+                simulation.record("taken-back", failure=failure)
+                await trio.sleep(0.2)
+
     async def disturb() -> None:
         while True:
             await trio.sleep(chance.uniform(2, 20))
@@ -292,6 +303,8 @@ async def _application(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(viewer.watch, renewal)
         nursery.start_soon(feed)
+        if chance.random() < 0.5:
+            nursery.start_soon(use, random.Random(chance.random()))
         if chance.random() < 0.7:
             nursery.start_soon(disturb)
         await trio.sleep(chance.uniform(5, 60))
