@@ -356,6 +356,23 @@ async def test_one_retirement_has_a_budget_of_its_own_which_close_cuts_short(
     assert [type(leaf) for leaf in leaving.leaves] == [TimedOut]
 
 
+@pytest.mark.parametrize(("draining", "leaving", "took"), [(2, 4, 6), (2, 9, 7), (9, 4, 7)])
+async def test_what_drains_can_have_a_budget_of_its_own_before_that_of_the_rest(
+    draining: float, leaving: float, took: float, autojump_clock: MockClock
+) -> None:
+    options = OwnerOptions(cleanup_timeout=5, retire_timeout=5, drain_timeout=3)
+    with caught() as raised:
+        async with open_owner(options=options) as owner:
+            owner.start_soon(trio.sleep, draining, drain=True)
+            await owner.acquire(opened(Thing(leaving=leaving)), name="slow")
+            await wait_all_tasks_blocked()
+            began = trio.current_time()
+    assert trio.current_time() == began + took
+    assert owner.report is not None
+    assert (owner.report.timed_out == ()) == (draining <= 3 and leaving <= 5)
+    assert bool(raised.leaves) == (draining > 3 or leaving > 5)
+
+
 @pytest.mark.parametrize("late", ["thing", "opening", "worker", "draining worker"])
 async def test_the_block_waits_for_what_holds_out_beyond_its_budget_and_names_it(
     late: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture

@@ -118,6 +118,7 @@ async def test_attempts_have_a_bound_that_counts_what_is_leaving(
     [
         {"cleanup_timeout": 0},
         {"retire_timeout": -1},
+        {"drain_timeout": 0},
         {"cleanup_timeout": inf},
         {"max_attempts": 0},
         {"max_workers": 0},

@@ -6,7 +6,12 @@ import pytest
 import trio
 from chain_stage import Stage, scene, until
 from line_stage import Exchange, Line, options
-from trio.testing import assert_checkpoints, assert_no_checkpoints, wait_all_tasks_blocked
+from trio.testing import (
+    MockClock,
+    assert_checkpoints,
+    assert_no_checkpoints,
+    wait_all_tasks_blocked,
+)
 
 from trio_reactor.errors import Closed, Expired, Failed, Lost, Retired
 from trio_reactor.renewal import Renewal, SessionRetired, SourcesExhausted, open_renewal
@@ -236,8 +241,8 @@ async def test_a_lent_source_that_was_handed_over_and_is_to_end_sooner_does(
 
         async def warn() -> None:
             await handed_over(stage, renewal, borrowed)
-            source.go_away(2.0)
             said = len(stage.story)
+            source.go_away(2.0)
             await trio.sleep(1)
             assert len(stage.story) == said  # it is nobody's concern any more but the borrower's
 
@@ -408,6 +413,27 @@ async def test_with_lead_long_enough_borrowing_never_waits(autojump_clock: objec
                 used.add(line.number)
     assert used == set(range(1, len(exchange.lines) + 1))
     assert len(used) > 50
+
+
+async def test_at_the_very_end_of_a_life_nobody_is_given_what_is_over(
+    autojump_clock: MockClock,
+) -> None:
+    exchange = Exchange()
+    used: list[Line] = []
+
+    async def come(renewal: Renewal[Line]) -> None:
+        if trio.current_time() < 60:
+            autojump_clock.jump(60 - trio.current_time())
+        await use(renewal, 1, used)
+
+    async with (
+        open_renewal(exchange, options=options(lead=0.0)) as renewal,
+        trio.open_nursery() as nursery,
+    ):
+        await trio.sleep(59)
+        for _ in range(20):  # they run in one step with the chain, some of them before it
+            nursery.start_soon(come, renewal)
+    assert [line.number for line in used] == [2] * 20
 
 
 async def test_a_block_can_be_inside_of_another(autojump_clock: object) -> None:

@@ -238,6 +238,38 @@ async def test_an_exclusive_source_gives_way_to_it(autojump_clock: object) -> No
         assert stage.provider.most_live == 1
 
 
+async def test_inside_of_a_block_the_first_successor_can_be_waited_for_and_no_other(
+    autojump_clock: object,
+) -> None:
+    exchange = Exchange(lifetime=None, open_delay=2.0)
+    async with open_renewal(exchange, options=options()) as renewal:
+        async with renewal.borrow() as old:
+            await renewal.renew("settings")
+            async with renewal.borrow() as new:
+                assert (old.number, new.number) == (1, 2)
+                with pytest.raises(RuntimeError, match="the block that it is called in"):
+                    await renewal.renew("settings")
+        await renewal.renew("settings")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(renewal.renew, "settings")
+            await trio.sleep(1)
+            async with renewal.borrow():
+                with pytest.raises(RuntimeError, match="the block that it is called in"):
+                    await renewal.renew("while one opens")
+        assert len(exchange.lines) == 4
+
+
+async def test_inside_of_a_block_on_an_exclusive_source_no_successor_can_be_waited_for(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=None, exclusive=True)
+    async with stage.open() as renewal:
+        async with renewal.borrow():
+            with pytest.raises(RuntimeError, match="the block that it is called in"):
+                await renewal.renew("settings")
+        assert stage.provider.opened == 1
+
+
 async def test_a_lent_source_leaves_no_room_for_a_second_successor_until_it_is_given_back(
     autojump_clock: object,
 ) -> None:

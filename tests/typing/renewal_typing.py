@@ -10,6 +10,7 @@ from trio_reactor import Event, Subscription
 from trio_reactor.renewal import (
     Accepted,
     AudioFrame,
+    Borrow,
     Cleanup,
     ClipRequest,
     Predecessor,
@@ -17,12 +18,13 @@ from trio_reactor.renewal import (
     Renewal,
     RenewalReport,
     RenewalState,
+    RenewalStatistics,
     Source,
     SourceOpener,
     VideoFrame,
     open_renewal,
 )
-from trio_reactor.renewal.events import HandedOver, OnAir
+from trio_reactor.renewal.events import HandedOver, OnAir, SourceRef
 
 
 async def session(opener: SourceOpener) -> None:
@@ -59,10 +61,26 @@ async def line(_: Predecessor) -> AsyncGenerator[Line]:
     yield Line()
 
 
+async def lent(renewal: Renewal[Line], bare: Renewal) -> None:
+    async with renewal.borrow() as source:
+        assert_type(source, Line)
+        assert_type(await source.ask("what"), str)
+    async with bare.borrow() as plain:
+        assert_type(plain, Source)
+    assert_type(renewal.borrow(), Borrow[Line])
+    assert_type(await renewal.renew("a new credential"), SourceRef)
+    assert_type(renewal.statistics(), RenewalStatistics)
+    await renewal.send_input(b"sound")
+
+
+async def well(source: Line) -> None:
+    await source.ask("are you")
+
+
 async def kinds(any_kind: SourceOpener, own: SourceOpener[Line]) -> None:
     async with open_renewal(any_kind) as renewal:
         assert_type(renewal, Renewal[Source])
-    async with open_renewal(own) as of_its_own:
+    async with open_renewal(own, check=well) as of_its_own:
         assert_type(of_its_own, Renewal[Line])
     async with open_renewal(line) as given:
         assert_type(given, Renewal[Line])

@@ -15,7 +15,7 @@ the steps of the chain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Any, Generic, cast, final
 
@@ -218,15 +218,26 @@ class Borrowing:
         Raises:
             RuntimeError: It runs inside of one, or in a nursery that was opened there.
         """
-        used = [*self.cut_short, *(loan for slot in self._lenders() for loan in slot.loans)]
-        task: trio.lowlevel.Task | None = trio.lowlevel.current_task() if used else None
+        if self._inside(self.cut_short) or self.used_here():
+            name = self._owner.name
+            raise RuntimeError(f"{name} cannot be closed inside a block that borrows from it")
+
+    def used_here(self) -> list[Slot]:
+        """The slots whose sources are used by blocks that this task runs inside of."""
+        return [slot for slot in self._lenders() if self._inside(slot.loans)]
+
+    def _inside(self, loans: Collection[Loan]) -> bool:
+        """Whether this task runs inside of one of these, or in a nursery opened in one."""
+        if not loans:
+            return False
+        task = trio.lowlevel.current_task()
         nursery: trio.Nursery | None = None
-        while task is not None:
-            if any(loan.holds(task, nursery) for loan in used):
-                name = self._owner.name
-                raise RuntimeError(f"{name} cannot be closed inside a block that borrows from it")
+        while not any(loan.holds(task, nursery) for loan in loans):
             nursery = task.parent_nursery
-            task = None if nursery is None else nursery.parent_task
+            if nursery is None:
+                return False
+            task = nursery.parent_task
+        return True
 
     def attend(self) -> None:
         """See to it that those who wait hear of the end, and that close waits for those who use.

@@ -64,6 +64,7 @@ class Demand:
         """Ask for a successor and wait until it is on air; see `Renewal.renew`."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
+        self._check_outside()
         self._borrowing.attend()
         beyond = self._chain.ledger.incarnations
         request = self._requests.get(beyond)
@@ -82,6 +83,15 @@ class Demand:
         if not self._chain.renewing:
             raise NotRenewing(f"{self._owner.name}: renewal was stopped")
         self._owner.stopping.check()
+
+    def _check_outside(self) -> None:
+        """Raise if a block that the caller is in would have to end before this could."""
+        for slot in self._borrowing.used_here():
+            # The first successor takes the room that the next one needs, or finds none.
+            if not slot.live or slot.exclusive or self._chain.next is not None:
+                raise RuntimeError(
+                    f"{self._owner.name}: this would wait for the block that it is called in"
+                )
 
     def _look(self) -> None:
         """After a step of the chain's: settle what is fulfilled, and what cannot be any more."""

@@ -42,7 +42,7 @@ async def open_renewal(
     """Open one logical session out of many sources, each of which lives only so long.
 
     Entering opens the first source and puts it on air.  Leaving closes everything, within
-    `cleanup_timeout`.
+    `cleanup_timeout`; those who have borrowed a source have as long before that.
 
     Args:
         open_source: Opens a source.

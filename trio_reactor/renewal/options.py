@@ -63,7 +63,8 @@ class RenewalOptions(BaseModel):
     has to leave time for it."""
 
     cleanup_timeout: _Positive = 10.0
-    """Seconds a source may take to leave, and all of them together at close."""
+    """Seconds a source may take to leave, and all of them together at close.  Before that, who has
+    borrowed one at close has as long to end, and what is held of the input to be sent."""
 
     accounting_timeout: _Positive = 5.0
     """Seconds for the local accounting of what is already known of a source after it was closed."""

@@ -384,6 +384,8 @@ class Renewal(Generic[S_co]):
 
         Raises:
             NotRenewing: Renewal was stopped.
+            RuntimeError: Called inside a block that borrows, and that source would have to leave
+                before there is room for what is asked for.
             Closed, Failed: The handle is closed, or has failed.
         """
         return await self._demand.renew(reason)

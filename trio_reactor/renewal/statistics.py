@@ -13,9 +13,9 @@ class BorrowStatistics(msgspec.Struct, frozen=True):
     """Who uses sources directly."""
 
     lent: int
-    """Blocks that use a source now."""
+    """Blocks that use a source now; input that is under way uses one too."""
     waiting: int
-    """Tasks that wait for one."""
+    """Tasks that wait for one; that of held input is one too."""
 
 
 class InputStatistics(msgspec.Struct, frozen=True):
