@@ -35,7 +35,11 @@ logger = logging.getLogger("trio_reactor.websocket")
 
 
 class WebSocketOptions(LinkOptions):
-    """The bounds of a WebSocket source; times are in seconds."""
+    """The bounds of a WebSocket source; times are in seconds.
+
+    Raises:
+        pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
+    """
 
     open_timeout: float = Field(
         default=10.0, gt=0, description="For connecting, both handshakes and the greeting."
