@@ -2,10 +2,12 @@
 
 Read `source` for what an adapter author implements, `policy` for what a chain decides, pure, and
 `session` for the handle.  Between them, `slot` is one physical source, `chain` makes one of many,
-`media` is the output and `engine` the application's requests; `evidence` and `summary` say what
-became of every source, `events` all that happened.
+`media` is the output and `engine` the application's requests; `allocation` records what is
+allocated for the process after this one; `evidence` and `summary` say what became of every source,
+`events` all that happened.
 """
 
+from .allocation import AllocationRecord, Allocations, JournalError, open_journal
 from .errors import (
     ContextBroken,
     ContractBroken,
@@ -26,11 +28,14 @@ from .summary import RenewalReport
 
 __all__ = [
     "Accepted",
+    "AllocationRecord",
+    "Allocations",
     "AudioFrame",
     "Cleanup",
     "ClipRequest",
     "ContextBroken",
     "ContractBroken",
+    "JournalError",
     "LossesUnknown",
     "MediaReceiver",
     "OpenFailed",
@@ -48,5 +53,6 @@ __all__ = [
     "SourceStatus",
     "SourcesExhausted",
     "VideoFrame",
+    "open_journal",
     "open_renewal",
 ]
