@@ -58,6 +58,8 @@ class SimulationOptions(BaseModel):
     """Whether a source leaves its successor a handle to resume from."""
     refuses_resumption: bool = False
     """Whether a source that is given a handle to resume from refuses it, and so does not open."""
+    outlives: bool = False
+    """Whether a session runs on at the provider that was left without a confirmed `close`."""
     generation_step: Annotated[int, Field(ge=0)] = 1
     """How much a source's media generation rises each time; 0 is against the protocol."""
     stubborn: bool = False
