@@ -197,7 +197,11 @@ async def test_a_source_whose_identity_could_not_be_recorded_is_closed_and_never
 ) -> None:
     stage = Stage()
     journal = journal_with(faults={"record": {2: Fails("refused")}})
-    monkeypatch.setattr(SimulatedSource, "attach", lambda self, sink: pytest.fail("used"))
+
+    def attach(self: SimulatedSource, sink: object, /) -> None:
+        pytest.fail("used")
+
+    monkeypatch.setattr(SimulatedSource, "attach", attach)
     with pytest.raises(OpenFailed):
         async with stage.open(allocations=kept(stage, journal)):
             pytest.fail("opened")

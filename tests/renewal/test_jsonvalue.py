@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_reactor.renewal.jsonvalue import MAX_DEPTH, MAX_INTEGER, NotJson, copy_json
+from trio_reactor.renewal.jsonvalue import MAX_DEPTH, MAX_INTEGER, Json, NotJson, copy_json
 
 LEAVES = (
     st.none()
@@ -24,7 +24,7 @@ VALUES = st.recursive(
 )
 
 
-def parts(value: Any) -> list[Any]:
+def parts(value: Json) -> list[list[Json] | dict[str, Json]]:
     if isinstance(value, list):
         return [value, *(part for each in value for part in parts(each))]
     if isinstance(value, dict):

@@ -193,7 +193,7 @@ async def test_a_prepared_source_takes_a_vacant_place_at_once_and_plays_after_it
         first = next(
             at for stamp, at in zip(stage.stamps, stage.at, strict=True) if stamp.source == 2
         )
-        assert first > max(at for source, name, at in told if name == "set_canvas")
+        assert first > max(at for _, name, at in told if name == "set_canvas")
 
 
 async def test_a_source_that_refuses_what_was_set_is_not_put_on_air_and_counts_as_failed(
