@@ -34,6 +34,9 @@ demo: $(READY)
 	@$(BIN)/python -m examples.broadcast $(ARGS)
 
 example: $(READY)
+	@[ -f examples/$(NAME)/__main__.py ] || { \
+	echo "There is no example '$(NAME)'. There are: $(sort $(patsubst examples/%/__main__.py,%,$(wildcard examples/*/__main__.py)))." >&2; \
+	exit 2; }
 	@$(BIN)/python -m examples.$(NAME) $(ARGS)
 
 test: $(READY)

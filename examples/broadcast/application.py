@@ -69,7 +69,11 @@ class Settings(BaseModel):
     @classmethod
     def _of_a_websocket(cls, url: str | None) -> str | None:
         if url is not None:
-            Address.parse(url)
+            try:
+                Address.parse(url)
+            except ValueError as wrong:
+                # The option's name is said by whoever tells of it.
+                raise ValueError(str(wrong).removeprefix("url: ")) from None
         return url
 
     @property

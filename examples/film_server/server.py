@@ -84,6 +84,8 @@ class FilmServer:
         )
         self._sessions: dict[str, Session] = {}
         """By what takes them up again."""
+        self._asked_for: dict[str, Session] = {}
+        """By the keys that they were asked for under, where there was one."""
         self._connections = 0
         self._opened = 0
         self._refused = 0
@@ -186,7 +188,9 @@ class FilmServer:
         try:
             self._check(hello)
             await trio.sleep(self._options.faults.slow_open)
-            session = self._take_up(hello.resume) if hello.resume else self._open(sessions)
+            known = len(self._sessions)
+            session = self._wanted(hello, sessions)
+            new = len(self._sessions) > known
         except _NotAdmitted as refusal:
             self._refused += 1
             await self._say(link, Refusal(refusal.code, refusal.reason))
@@ -199,7 +203,7 @@ class FilmServer:
         try:
             await self._say(link, welcome)
         except Disconnected:
-            if hello.resume is None:  # nobody knows of it
+            if new:  # nobody knows of it
                 session.end(CloseCode.DONE, "its client did not wait for it")
             raise
         else:
@@ -276,6 +280,20 @@ class FilmServer:
         ):
             raise _NotAdmitted("not-authorised", "the token is missing or wrong")
 
+    def _wanted(self, hello: Hello, sessions: trio.Nursery) -> Session:
+        """The session that a client asks for: an old one, or a new one."""
+        if hello.resume is not None:
+            return self._take_up(hello.resume)
+        session = None if hello.key is None else self._asked_for.get(hello.key)
+        if session is not None and session.over is None:
+            return session
+        if hello.existing:
+            raise _NotAdmitted("no-such-session", "there is none under this key")
+        session = self._open(sessions)
+        if hello.key is not None:
+            self._asked_for[hello.key] = session
+        return session
+
     def _take_up(self, secret: str) -> Session:
         session = self._sessions.get(secret)
         if session is None or session.over is not None:
@@ -307,3 +325,6 @@ class FilmServer:
             await session.run()
         finally:
             del self._sessions[session.secret]
+            self._asked_for = {
+                key: each for key, each in self._asked_for.items() if each is not session
+            }

@@ -232,7 +232,7 @@ class Session:
 
     def _enqueue(self, command: Enqueue) -> tuple[Result, Sequence[SourceEvent]]:
         order = self._order(command)
-        clip = f"clip-{self._numbered + 1}"
+        clip = f"{self.id}-clip-{self._numbered + 1}"
         events = self._playlist.enqueue(clip, order.frames, command.position)
         self._numbered += 1
         self._orders[clip] = order

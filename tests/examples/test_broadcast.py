@@ -357,3 +357,9 @@ def test_a_value_that_makes_no_sense_is_refused_by_the_name_of_its_option(
     assert options[0] in ran.stderr
     assert "Traceback" not in ran.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_wrong_with_a_url_is_said_once(tmp_path: Path) -> None:
+    options = ["--json", "--output-dir", str(tmp_path), "--url", "http://127.0.0.1:80"]
+    ran = CliRunner().invoke(app, options)
+    assert ran.stderr == "--url: begins with ws:// or wss://, not 'http'\n"

@@ -172,12 +172,12 @@ async def test_building_takes_its_time_and_one_is_built_after_another(
         if isinstance(said, Happened) and isinstance(said.event, ClipUpdated)
     ]
     assert updates == [
-        (0, "clip-1", "queued"),
-        (0, "clip-2", "queued"),
-        (0, "clip-1", "building"),
-        (2, "clip-1", "ready"),
-        (2, "clip-2", "building"),
-        (4, "clip-2", "ready"),
+        (0, "film-1-clip-1", "queued"),
+        (0, "film-1-clip-2", "queued"),
+        (0, "film-1-clip-1", "building"),
+        (2, "film-1-clip-1", "ready"),
+        (2, "film-1-clip-2", "building"),
+        (4, "film-1-clip-2", "ready"),
     ]
 
 
@@ -215,9 +215,9 @@ async def test_an_answer_comes_before_what_follows_from_it(
     story.ask(GetState())
     await wait_all_tasks_blocked()
     assert [said for _, said in story.said][:3] == [
-        Reply(1, Queued("clip-1")),
-        Happened(ClipUpdated(Clip("clip-1", "queued", 5))),
-        Reply(2, Snapshot(SourceState((Clip("clip-1", "queued", 5),)))),
+        Reply(1, Queued("film-1-clip-1")),
+        Happened(ClipUpdated(Clip("film-1-clip-1", "queued", 5))),
+        Reply(2, Snapshot(SourceState((Clip("film-1-clip-1", "queued", 5),)))),
     ]
 
 
@@ -234,7 +234,7 @@ async def test_pausing_ends_the_clip_in_that_step(
     await trio.sleep(2)
     assert len(story.times(Picture)) == 11
     ended = [said for _, said in story.said if isinstance(said, Happened)][-1]
-    assert ended == Happened(ClipEnded("clip-1", 11))
+    assert ended == Happened(ClipEnded("film-1-clip-1", 11))
 
 
 async def test_pausing_in_the_very_step_of_a_picture_shows_none_after_the_end(
@@ -256,7 +256,7 @@ async def test_pausing_in_the_very_step_of_a_picture_shows_none_after_the_end(
         assert Picture not in kinds[end:]
         ended = story.said[end][1]
         assert isinstance(ended, Happened)
-        assert ended.event == ClipEnded("clip-1", kinds.count(Picture))
+        assert ended.event == ClipEnded("film-1-clip-1", kinds.count(Picture))
 
 
 async def test_a_session_is_over_when_its_lifetime_is(
@@ -396,7 +396,7 @@ async def test_a_slow_reader_loses_media_and_is_told_how_much(
         read.append(await outbox.next())
     assert read[0] == Losses(1, 21, 21 * 3840)
     assert [each.index for each in read if isinstance(each, Picture)] == [0, 1, 2, 3]
-    assert read[-1] == Happened(ClipEnded("clip-1", 25))  # what is no media is all there
+    assert read[-1] == Happened(ClipEnded("film-1-clip-1", 25))  # what is no media is all there
 
 
 async def test_media_in_waiting_is_bounded_in_bytes_too(
@@ -436,7 +436,7 @@ async def test_a_scene_too_large_for_memory_fails_alone(
     await trio.sleep(1)
     story.ask(GetState())
     await wait_all_tasks_blocked()
-    assert [clip.id for clip in _state(story).clips] == ["clip-2"]
+    assert [clip.id for clip in _state(story).clips] == ["film-1-clip-2"]
     assert any("scene: 4224 bytes" in repr(said) for _, said in story.said)
 
 
@@ -452,7 +452,7 @@ async def test_clips_that_are_over_are_remembered_within_a_bound(
     await trio.sleep(1)
     for _ in range(2):
         story.enqueue(0, 1)
-    for before, known in (("clip-6", True), ("clip-1", False)):
+    for before, known in (("film-1-clip-6", True), ("film-1-clip-1", False)):
         payload = encode_payload({"scene": {"frames": 1}})
         story.ask(Enqueue(payload, None, before))
         await wait_all_tasks_blocked()

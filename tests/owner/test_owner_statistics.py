@@ -124,10 +124,13 @@ async def test_attempts_have_a_bound_that_counts_what_is_leaving(
         {"max_workers": 0},
         {"retained_failures": 0},
         {"unknown": 1},
+        {"cleanup_timeout": "5"},
+        {"retire_timeout": True},
+        {"max_workers": 1.0},
     ],
     ids=str,
 )
-def test_a_wrong_option_is_named(options: dict[str, float]) -> None:
+def test_a_wrong_option_is_named(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         OwnerOptions.model_validate(options)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from trio.testing import assert_checkpoints
 
 from trio_reactor.errors import Closed, Overflow
 from trio_reactor.renewal.allocation import (
+    AllocationJournal,
     AllocationRecord,
     JournalBusy,
     JournalError,
@@ -25,6 +29,7 @@ from trio_reactor.renewal.allocation import (
     open_journal,
 )
 from trio_reactor.renewal.allocation import journal as journal_module
+from trio_reactor.renewal.simulation import SimulatedJournal
 
 ONE = AllocationRecord("one", "renewal", 1.0, "source-1", {"at": ["a", 1, None]}, 61.5)
 TWO = AllocationRecord("two", "renewal", 2.0)
@@ -53,11 +58,26 @@ async def fill(path: Path) -> None:
         await journal.put(ONE)
 
 
-@pytest.mark.parametrize("inline", [False, True], ids=["threads", "inline"])
-async def test_what_was_recorded_is_there_after_it_was_opened_again(
-    path: Path, inline: bool
+Opening = Callable[[Path], AbstractAsyncContextManager[AllocationJournal]]
+
+_MEMORY: dict[Path, SimulatedJournal] = {}
+
+
+@asynccontextmanager
+async def simulated(path: Path) -> AsyncGenerator[AllocationJournal]:
+    await trio.lowlevel.checkpoint()
+    yield _MEMORY.setdefault(path, SimulatedJournal())
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [open_journal, functools.partial(open_journal, inline=True), simulated],
+    ids=["threads", "inline", "simulated"],
+)
+async def test_what_every_journal_keeps_is_there_after_it_was_opened_again(
+    path: Path, opening: Opening
 ) -> None:
-    async with open_journal(path, inline=inline) as journal:
+    async with opening(path) as journal:
         assert await journal.load() == ()
         with assert_checkpoints():
             await journal.put(TWO)
@@ -65,7 +85,9 @@ async def test_what_was_recorded_is_there_after_it_was_opened_again(
         await journal.put(ONE)  # in its place
         with assert_checkpoints():
             assert await journal.load() == (ONE, TWO)
-    async with open_journal(path, inline=inline) as journal:
+        with journal.claimed("first"), pytest.raises(JournalBusy), journal.claimed("second"):
+            pytest.fail("claimed twice")
+    async with opening(path) as journal:
         assert await journal.load() == (ONE, TWO)
         with assert_checkpoints():
             await journal.forget("two")

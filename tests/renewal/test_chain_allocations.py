@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from chain_stage import Stage, Token, until
 from trio_reactor.errors import Lost, leaves
 from trio_reactor.renewal import Cleanup, OpenFailed, RenewalOptions, open_renewal
 from trio_reactor.renewal.allocation import (
+    AllocationJournal,
     AllocationRecord,
     Allocations,
     JournalBusy,
     JournalFailed,
+    open_journal,
 )
 from trio_reactor.renewal.allocation.records import MAX_ALLOCATION_BYTES
 from trio_reactor.renewal.events import (
@@ -194,7 +197,11 @@ async def test_a_source_whose_identity_could_not_be_recorded_is_closed_and_never
 ) -> None:
     stage = Stage()
     journal = journal_with(faults={"record": {2: Fails("refused")}})
-    monkeypatch.setattr(SimulatedSource, "attach", lambda self, sink: pytest.fail("used"))
+
+    def attach(self: SimulatedSource, sink: object, /) -> None:
+        pytest.fail("used")
+
+    monkeypatch.setattr(SimulatedSource, "attach", attach)
     with pytest.raises(OpenFailed):
         async with stage.open(allocations=kept(stage, journal)):
             pytest.fail("opened")
@@ -488,13 +495,13 @@ def test_a_wrong_number_is_refused_by_its_name(name: str, value: object) -> None
 # ------------------------------------------------------------------------- cancelled at any moment
 
 
-async def two_lives(simulation: Simulation) -> None:
+async def two_lives(simulation: Simulation, journal: AllocationJournal) -> None:
     """Something is left, adopted, followed and closed; cancelled somewhere; then a new process."""
     provider = SimulatedProvider(
         simulation.world, SimulationOptions(lifetime=30.0, frame_rate=1.0, sound=False)
     )
-    left = [provider.leave_behind(), provider.leave_behind(identified=False)]
-    journal = SimulatedJournal(left)
+    for left in (provider.leave_behind(), provider.leave_behind(identified=False)):
+        await journal.put(left)
     allocations = Allocations(journal=journal, terminate=provider.terminate)
     options = RenewalOptions(lead=5.0, jitter=0.0)
 
@@ -507,14 +514,26 @@ async def two_lives(simulation: Simulation) -> None:
 
     with simulation.cancelling("all"):
         await live()
-    recorded = {record.source for record in journal.records.values()}
-    keys = {record.key for record in journal.records.values()}
+    recorded = await journal.load()
     for identity, allocation in provider.allocated.items():
-        assert identity in recorded or allocation.key in keys, "left running unseen"
+        assert any(
+            identity == record.source or allocation.key == record.key for record in recorded
+        ), "left running unseen"
     await live()
     assert not provider.allocated
-    assert not journal.records
+    assert await journal.load() == ()
 
 
 def test_cancelled_after_any_step_of_anybody_nothing_is_left_running_unseen() -> None:
-    assert for_every_checkpoint(two_lives) > 50
+    async def lives(simulation: Simulation) -> None:
+        await two_lives(simulation, SimulatedJournal())
+
+    assert for_every_checkpoint(lives) > 50
+
+
+def test_the_same_holds_of_a_journal_in_a_file(tmp_path: Path) -> None:
+    async def lives(simulation: Simulation) -> None:
+        async with open_journal(tmp_path / "journal", inline=True) as journal:
+            await two_lives(simulation, journal)
+
+    assert for_every_checkpoint(lives) > 50

@@ -179,13 +179,13 @@ async def test_a_refusal_of_the_resumption_does_not_hide_a_defect(autojump_clock
 
 
 WRONG: list[tuple[Callable[[], Any], str]] = [
-    (lambda: {"a": [1, (2,)]}, r"context\.a\[1\] is a tuple"),
-    (lambda: {1: 2}, "context has a key that is a int"),
+    (lambda: {"a": [1, (2,)]}, r"context\.a\[1\] is of type tuple"),
+    (lambda: {1: 2}, "context has a key of type int"),
     (lambda: float("nan"), "context is nan"),
     (lambda: 2**63, "more than 64 bits"),
     (lambda: "x" * 100, "context is 102 bytes, 100 at most"),
     (lambda: "\ud800", "no Unicode text"),
-    (lambda: b"x", "context is a bytes"),
+    (lambda: b"x", "context is of type bytes"),
 ]
 
 
@@ -249,6 +249,28 @@ async def test_an_exclusive_source_is_resumed_from_after_it_has_left(
         assert said.tail.frames_received == 5
         assert closed.source == said.old
     assert legacies(given)[1] == ("plan", "after-1", None)
+
+
+async def test_an_exclusive_source_that_goes_away_sooner_gives_way_at_once_and_the_gap_is_measured(
+    autojump_clock: object, nursery: trio.Nursery
+) -> None:
+    stage = Stage(lifetime=None, exclusive=True, renewal={"lead": 10.0})
+    async with stage.open() as renewal:
+        nursery.start_soon(stage.watch, renewal)
+        await renewal.enqueue(scene(25))
+        await trio.sleep(20)
+        told = trio.current_time()
+        stage.provider.newest.go_away(5.0, "maintenance")
+        await until(lambda: len(stage.said(OnAir)) == 2)
+        assert trio.current_time() - told < 1, "it did not wait for the end"
+        (said,) = stage.said(HandedOver)
+        off, on = (
+            next(each.clock for each in stage.envelopes if isinstance(each.event, kind))
+            for kind in (SourceClosed, HandedOver)
+        )
+        # Off the air a moment before it had left, which is when its successor could open.
+        assert said.gap == pytest.approx(on - off + stage.provider.options.close_delay, abs=1e-6)
+        assert stage.said(OnAir)[-1].gap == said.gap
 
 
 async def gave_way(stage: Stage) -> None:

@@ -204,16 +204,30 @@ async def test_a_clip_may_fail_to_build_and_a_source_may_go_away(autojump_clock:
             await source.wait_lost()
 
 
-def test_options_that_make_no_sense_are_refused() -> None:
-    for wrong in (
-        {"open_delay": -1.0},
-        {"close_delay": float("nan")},
-        {"frame_rate": 0.0},
-        {"width": 1, "height": 1},
-        {"channels": 0},
-    ):
-        with pytest.raises(ValueError):  # noqa: PT011 - which one is not the point
-            SimulationOptions(**wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("open_delay", -1.0),
+        ("close_delay", float("nan")),
+        ("lifetime", float("inf")),
+        ("lifetime", 0.0),
+        ("frame_rate", 0.0),
+        ("frame_rate", "25"),
+        ("channels", 0),
+        ("channels", True),
+        ("generation_step", -1),
+        ("colour", "red"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_by_its_name(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"(?m)^{name}$"):
+        SimulationOptions.model_validate({name: value})
+
+
+def test_a_picture_that_cannot_hold_its_stamp_is_refused() -> None:
+    with pytest.raises(ValueError, match="width, height: a picture has at least 16 pixels"):
+        SimulationOptions(width=3, height=5)
+    assert SimulationOptions(width=4, height=4)
 
 
 def test_only_a_simulated_picture_has_a_stamp() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
-from chain_stage import Stage, until
+from chain_stage import Stage, scene, until
 
 from trio_reactor.errors import Lost, Refused
-from trio_reactor.renewal import SessionRecovering
+from trio_reactor.renewal import SessionRecovering, SourcesExhausted
 from trio_reactor.renewal.events import OnAir, OpenFailure, Prepared, Recovered
+from trio_reactor.renewal.simulation import SimulatedSource, SimulationOptions
 from trio_reactor.renewal.slot.settings import MAX_WISHES, Setting
 from trio_reactor.testing import Slow
 
@@ -143,3 +146,72 @@ async def test_what_is_set_while_a_source_recovers_is_told_before_it_has_recover
         await until(lambda: bool(stage.said(Recovered)))
         assert not stage.provider.newest.autoplay
         assert stage.provider.newest.canvas == (320, 240)
+
+
+async def test_a_prepared_source_takes_a_vacant_place_at_once_and_plays_after_it_was_told(
+    autojump_clock: object, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(lifetime=60.0, renewal={"max_frames": 1000})
+    told: list[tuple[str, str, float]] = []
+
+    def note(name: str) -> None:
+        asked = getattr(SimulatedSource, name)
+
+        async def asking(self: SimulatedSource, *given: Any) -> None:
+            await asked(self, *given)
+            told.append((self.id, name, trio.current_time()))
+
+        monkeypatch.setattr(SimulatedSource, name, asking)
+
+    note("set_canvas")
+    note("set_autoplay")
+    async with stage.open() as renewal:
+        nursery.start_soon(stage.watch, renewal)
+        await trio.sleep(48)
+        await renewal.enqueue(scene(500))  # keeps the first one on air
+        await until(lambda: bool(stage.said(Prepared)))
+        await renewal.enqueue(scene(5))
+        await trio.sleep(1)
+
+        async def set_canvas() -> None:
+            await renewal.set_canvas(64, 36)
+
+        slow = SimulationOptions(reply_delay=2.0, sound=False)
+        stage.provider.live["simulated-2"].options = slow
+        # It is on its way to the next source when the one on air dies.
+        nursery.start_soon(set_canvas)
+        await until(lambda: ("simulated-1", "set_canvas") in [each[:2] for each in told])
+        stage.provider.live["simulated-1"].die()
+        died = trio.current_time()
+        await until(lambda: len(stage.said(OnAir)) == 2)
+        assert stage.said(OnAir)[-1].gap == 0.0
+        assert trio.current_time() - died < 0.1
+        await until(lambda: ("simulated-2", "set_autoplay") in [each[:2] for each in told])
+        names = [name for source, name, _ in told if source == "simulated-2"]
+        assert names.index("set_canvas") < names.index("set_autoplay")
+        await until(lambda: [stamp.source for stamp in stage.stamps].count(2) == 5)
+        first = next(
+            at for stamp, at in zip(stage.stamps, stage.at, strict=True) if stamp.source == 2
+        )
+        assert first > max(at for _, name, at in told if name == "set_canvas")
+
+
+async def test_a_source_that_refuses_what_was_set_is_not_put_on_air_and_counts_as_failed(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(lifetime=60.0, renewal={"max_failures": 3})
+    with pytest.raises(SourcesExhausted) as caught:
+        async with stage.open() as renewal:
+            await renewal.set_canvas(64, 36)
+
+            async def refuse(self: object, width: int, height: int, /) -> None:
+                await trio.lowlevel.checkpoint()
+                raise Refused("too large now", outcome="replied")
+
+            monkeypatch.setattr(SimulatedSource, "set_canvas", refuse)
+            await trio.sleep(200)
+    assert isinstance(caught.value.__cause__, Refused)
+    failed = stage.said(OpenFailure)
+    assert [said.consecutive for said in failed] == [1, 2, 3]
+    assert {said.failure.type for said in failed} == {"Refused"}
+    assert [said.source.id for said in stage.said(OnAir)] == ["simulated-1"]

@@ -16,6 +16,7 @@ from wsproto.events import AcceptConnection, BytesMessage, Ping
 from trio_reactor.renewal.websocket.address import Address
 from trio_reactor.renewal.websocket.handshake import connect
 from trio_reactor.renewal.websocket.link import Disconnected, Link, LinkOptions
+from trio_reactor.renewal.websocket.session import WebSocketOptions
 from trio_reactor.renewal.websocket.wire import CloseCode
 
 
@@ -222,3 +223,21 @@ def test_an_address_is_named_without_its_query(
 ) -> None:
     address = Address.parse(url)
     assert (str(address), address.host_header, address.resource) == (shown, header, resource)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("send_timeout", "10"),
+        ("close_timeout", True),
+        ("heartbeat", 0.0),
+        ("max_message_bytes", 4096.0),
+        ("open_timeout", float("nan")),
+        ("reply_timeout", -1.0),
+        ("max_pending", "64"),
+        ("patience", 1.0),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_by_its_name(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"(?m)^{name}$"):
+        WebSocketOptions.model_validate({name: value})

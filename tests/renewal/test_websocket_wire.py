@@ -72,6 +72,7 @@ COMMANDS = [
 FROM_CLIENT: list[FromClient] = [
     Hello(VERSION),
     Hello(VERSION, "token", "resume"),
+    Hello(VERSION, None, None, "key", existing=True),
     *(Request(number, command) for number, command in enumerate(COMMANDS)),
 ]
 

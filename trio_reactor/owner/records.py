@@ -23,9 +23,15 @@ __all__ = [
 
 
 class OwnerOptions(pydantic.BaseModel):
-    """The options of an owner."""
+    """The options of an owner.
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    Raises:
+        pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
+    """
+
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False
+    )
 
     cleanup_timeout: Annotated[
         float, pydantic.Field(gt=0, description="Seconds that all of close may take.")

@@ -2,10 +2,12 @@
 
 Read `source` for what an adapter author implements, `policy` for what a chain decides, pure, and
 `session` for the handle.  Between them, `slot` is one physical source, `chain` makes one of many,
-`media` is the output and `engine` the application's requests; `evidence` and `summary` say what
-became of every source, `events` all that happened.
+`media` is the output and `engine` the application's requests; `allocation` records what is
+allocated for the process after this one; `evidence` and `summary` say what became of every source,
+`events` all that happened.
 """
 
+from .allocation import AllocationRecord, Allocations, JournalError, open_journal
 from .borrowing import Borrow
 from .engine.register import Sequences
 from .engine.sequences import SequenceState
@@ -41,6 +43,8 @@ from .summary import RenewalReport
 
 __all__ = [
     "Accepted",
+    "AllocationRecord",
+    "Allocations",
     "AudioFrame",
     "Borrow",
     "Cleanup",
@@ -50,6 +54,7 @@ __all__ = [
     "ContextBroken",
     "ContractBroken",
     "InputOverflow",
+    "JournalError",
     "LossesUnknown",
     "MediaReceiver",
     "MemberKnown",
@@ -79,5 +84,6 @@ __all__ = [
     "SourcesExhausted",
     "Submission",
     "VideoFrame",
+    "open_journal",
     "open_renewal",
 ]

@@ -73,7 +73,7 @@ def _copy(value: object, where: str, depth: int) -> Json:
         copied: dict[str, Json] = {}
         for key, item in cast("dict[object, object]", value).items():
             if type(key) is not str:
-                raise NotJson(f"{where} has a key that is a {type(key).__name__}")
+                raise NotJson(f"{where} has a key of type {type(key).__name__}")
             copied[key] = _copy(item, f"{where}.{key}", depth + 1)
         return copied
-    raise NotJson(f"{where} is a {kind.__name__}")
+    raise NotJson(f"{where} is of type {kind.__name__}")

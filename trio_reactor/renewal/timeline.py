@@ -89,8 +89,10 @@ def renewal_timeline(
 def renewal_steps(event: Event) -> tuple[Step, ...]:
     """What one event of a renewal means.  Pure; nothing for what is not to be seen."""
     match event:
-        case SourceOpening(source=source, cause=cause):
+        case SourceOpening(source=source, cause=cause, adopting=adopting):
             label = "opening after a loss" if cause == "loss" else "opening"
+            if adopting:
+                label = "adopting"
             return (Turned(_lane(source), label, "opening"),)
         case SourceOpened(source=source, took=took):
             return (Turned(_lane(source), "open", "opening", f"opened in {took:.2f} s"),)

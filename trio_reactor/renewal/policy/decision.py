@@ -319,6 +319,11 @@ def _recovery(facts: ChainFacts, options: RenewalOptions) -> Decision | None:
 
 
 def _vacant(facts: ChainFacts) -> Decision | None:
+    """What is due while nothing is on air.
+
+    A prepared source takes the place at once, also while a setting is still on its way to it: a
+    wait would be a gap, and it is told to play only after it has taken what was set.
+    """
     if facts.next is not None:
         if not isinstance(facts.next.phase, phases.Prepared):
             return None

@@ -391,17 +391,18 @@ class SimulatedSource:
         except (ReactorError, RuntimeError) as cause:
             self._end(cause)
 
-    def _end(self, why: Exception | None) -> None:
+    def _end(self, why: Exception | None, *, unseen: bool = False) -> None:
         if not self._over.is_set():
             self._why = why
             self._over.set()
-            self._provider.ended(self)
+            if not unseen:
+                self._provider.ended(self)
             self._player.stop()
             self.lose_connection(why)
 
     def leave(self) -> None:
         """Be left by the context manager; the provider does that."""
-        self._end(None)
+        self._end(None, unseen=self.options.outlives)
 
 
 @final

@@ -40,9 +40,13 @@ logger = logging.getLogger("trio_reactor.websocket")
 
 
 class LinkOptions(BaseModel):
-    """The bounds of a link; times are in seconds."""
+    """The bounds of a link; times are in seconds.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    Raises:
+        pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     send_timeout: float = Field(
         default=10.0, gt=0, description="For one message to be taken; then the link is cut."

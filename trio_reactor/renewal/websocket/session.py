@@ -35,7 +35,11 @@ logger = logging.getLogger("trio_reactor.websocket")
 
 
 class WebSocketOptions(LinkOptions):
-    """The bounds of a WebSocket source; times are in seconds."""
+    """The bounds of a WebSocket source; times are in seconds.
+
+    Raises:
+        pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
+    """
 
     open_timeout: float = Field(
         default=10.0, gt=0, description="For connecting, both handshakes and the greeting."
@@ -71,6 +75,8 @@ class Session:
         token: What admits to the service.
         ssl_context: For `wss:`; `None` for the system's.
         options: Its bounds.
+        key: What it is asked for under.
+        existing: Whether it was opened under this key before, and is only to be taken up.
     """
 
     def __init__(
@@ -81,6 +87,8 @@ class Session:
         token: str | None,
         ssl_context: ssl.SSLContext | None,
         options: WebSocketOptions,
+        key: str | None = None,
+        existing: bool = False,
     ) -> None:
         self.peer = str(address)
         self.account = Account()
@@ -89,6 +97,8 @@ class Session:
         self._token = token
         self._ssl_context = ssl_context
         self._options = options
+        self._key = key
+        self._existing = existing
         self._welcome: Welcome | None = None
         self._resume: str | None = None
         """What takes it up again; the server may change it with every socket."""
@@ -188,7 +198,7 @@ class Session:
                     self._address, options=self._options, ssl_context=self._ssl_context
                 ) as link:
                     asked = True
-                    hello = Hello(VERSION, self._token, self._resume)
+                    hello = Hello(VERSION, self._token, self._resume, self._key, self._existing)
                     welcome = await greet(link, hello, self.peer)
                     # With no checkpoint after the greeting: from here it is ended by name only.
                     scope.shield, scope.deadline = True, math.inf

@@ -17,13 +17,16 @@ from typing import final
 import trio
 
 from trio_reactor.errors import ReactorError
+from trio_reactor.renewal.allocation import AllocationRecord, Terminate
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.source import (
     ClipRequest,
     Commit,
     EventSink,
+    Json,
     Media,
     MediaSink,
+    OpenFailed,
     Predecessor,
     Source,
     SourceOpener,
@@ -52,7 +55,7 @@ from .wire import (
     encode_payload,
 )
 
-__all__ = ["WebSocketOptions", "WebSocketSource", "websocket_source"]
+__all__ = ["WebSocketOptions", "WebSocketSource", "websocket_source", "websocket_terminate"]
 
 
 def websocket_source(
@@ -72,6 +75,9 @@ def websocket_source(
     block is cancelled, within the budgets of the options.  A source opened after another takes
     nothing over from it.
 
+    The key of a `Predecessor` is given to the server, and what a dead process left is adopted by
+    it; `websocket_terminate` ends it.  Left alone, it ends after the grace that its server gives.
+
     Args:
         url: Where the server is, `ws:` or `wss:`.  Messages name it without its query.
         token: What admits to the service, where that is asked for.
@@ -87,11 +93,17 @@ def websocket_source(
     bounds = options or WebSocketOptions()
 
     @contextlib.asynccontextmanager
-    async def opened() -> AsyncGenerator[Source]:
+    async def opened(key: str | None, *, existing: bool) -> AsyncGenerator[Source]:
         with one_failure():
             async with trio.open_nursery() as nursery:
                 session = Session(
-                    address, nursery, token=token, ssl_context=ssl_context, options=bounds
+                    address,
+                    nursery,
+                    token=token,
+                    ssl_context=ssl_context,
+                    options=bounds,
+                    key=key,
+                    existing=existing,
                 )
                 try:
                     await session.open()
@@ -101,15 +113,49 @@ def websocket_source(
                         await session.leave()
                     nursery.cancel_scope.cancel()
 
-    def open_source(_: Predecessor, /) -> AbstractAsyncContextManager[Source]:
-        return opened()
+    def open_source(predecessor: Predecessor, /) -> AbstractAsyncContextManager[Source]:
+        return opened(predecessor.key, existing=predecessor.adopt is not None)
 
     return open_source
 
 
+def websocket_terminate(
+    url: str,
+    *,
+    token: str | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    options: WebSocketOptions | None = None,
+) -> Terminate:
+    """What ends sessions of a server that a dead process has left; for `Allocations`.
+
+    It takes a session up by the key that it was opened under, and closes it.  One that the server
+    does not have is over.  The arguments are those of `websocket_source`.
+
+    Raises:
+        ValueError: If the url is not that of a WebSocket, or the token cannot be sent.
+    """
+    open_source = websocket_source(url, token=token, ssl_context=ssl_context, options=options)
+
+    async def terminate(record: AllocationRecord) -> Cleanup:
+        try:
+            async with open_source(Predecessor(key=record.key, adopt=record)) as source:
+                return await source.close()
+        except OpenFailed as failure:
+            if failure.resumption_refused:
+                return Cleanup.of(
+                    record.source,
+                    allocation="none",
+                    termination="not-needed",
+                    connection="never-opened",
+                )
+            raise
+
+    return terminate
+
+
 @final
 class WebSocketSource:
-    """An open session; implements `Playable`, `Reconnectable` and `Mortal`.
+    """An open session; implements `Playable`, `Reconnectable`, `Recordable` and `Mortal`.
 
     Made by what `websocket_source` returns.
 
@@ -138,6 +184,11 @@ class WebSocketSource:
     def lifetime(self) -> float | None:
         """Seconds that it lives, counted from when it was opened; `None` for no end."""
         return self._session.welcome.lifetime
+
+    @property
+    def allocation(self) -> Json:
+        """Where the session is: the server's address, without a query, which may hold a secret."""
+        return {"server": self._session.peer}
 
     async def attach(self, sink: EventSink, /) -> SourceState:
         """Give the current state, and every event after it, without a gap, to this sink."""

@@ -144,6 +144,11 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """What admits to the service, where that is asked for."""
     resume: Identity | None = None
     """The session to take up again, by what its `Welcome` gave."""
+    key: Identity | None = None
+    """Names what is asked for: a live session that was asked for under the same key is given
+    again, and no second one."""
+    existing: bool = False
+    """Whether only such a session is wanted: without it, the answer is a refusal."""
 
 
 class Enqueue(msgspec.Struct, frozen=True, tag="enqueue"):
