@@ -210,6 +210,7 @@ def _per_chain() -> float:
     return trio.run(_bytes, clock=trio.testing.MockClock(autojump_threshold=0.0))
 
 
+@functools.cache  # it takes long, and needs no warm-up
 def _seeds() -> float:
     """Seconds for so many seeds of a randomized world, each checked for all that must hold."""
     logging.getLogger("trio_reactor.owner").setLevel(logging.ERROR)  # things are late by design

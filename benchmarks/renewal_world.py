@@ -156,7 +156,7 @@ def _draw_options(chance: random.Random, lifetime: float | None) -> RenewalOptio
         retention=chance.choice(("bounded", "bounded", "complete")),
         max_sessions=chance.choice((None, None, None, None, 4)),
         retained_successful_cleanups=chance.choice((0, 2, 64)),
-        max_unresolved_cleanups=chance.choice((2, 4, 16, 16, 16)),
+        max_unresolved_cleanups=chance.choice((2, 3, 16, 16)),
     )
 
 
@@ -409,13 +409,16 @@ class World:
             NothingAfter("source-closed", "on-air", "off-air", by="source"),
             Always("two sources are owned at most", lambda: len(provider.live) <= 2),
             _AtFacts("nothing is acquired after close began", self._acquiring, "opening"),
-            _AtFacts("clean-ups have room", self._has_room, "opening", "left"),
+            _AtFacts("clean-ups have room", self._has_room, "opening", "opened", "left"),
         )
 
     def _acquiring(self) -> bool:
         return self.renewal is None or not self.renewal._owner.stopping.is_set
 
     def _has_room(self) -> bool:
+        limit = self.options.session_limit
+        if limit is not None and self.provider.opened > limit:
+            return False
         if self.renewal is None or self.options.retention == "complete":
             return True
         ledger = self.renewal._chain.ledger
