@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 import trio
 
 from trio_reactor.renewal import ClipRequest, RenewalOptions, SequenceMember, open_renewal
-from trio_reactor.renewal.source import OpenFailed, SourceState
+from trio_reactor.renewal.source import Json, OpenFailed, SourceState
 from trio_reactor.renewal.websocket import websocket_source
 from trio_reactor.renewal.websocket.address import Address
 from trio_reactor.renewal.websocket.handshake import accept, connect
@@ -55,7 +55,7 @@ TURNS = 400
 MEMBERS = 100
 """Of a sequence, before the next one begins."""
 
-_PAYLOAD = {"scene": {"start": 0, "frames": 25}}
+_PAYLOAD: dict[str, Json] = {"scene": {"start": 0, "frames": 25}}
 _LINK = LinkOptions(max_message_bytes=MAX_MESSAGE_BYTES)
 
 
@@ -176,5 +176,6 @@ BENCHMARKS: Sequence[Benchmark] = (
         lambda: trio.run(_submitted),
         lambda: trio.run(_bare),
         at_most=1.5,
+        rounds=15,
     ),
 )
