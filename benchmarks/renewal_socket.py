@@ -176,5 +176,6 @@ BENCHMARKS: Sequence[Benchmark] = (
         lambda: trio.run(_submitted),
         lambda: trio.run(_bare),
         at_most=1.5,
+        rounds=15,
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from collections.abc import Callable
@@ -26,9 +27,18 @@ from trio_reactor.renewal import (
     SessionRetired,
     Submission,
 )
+from trio_reactor.renewal.chain.chain import Chain
 from trio_reactor.renewal.engine.submission import Completed, Prepared, Submitting
-from trio_reactor.renewal.events import HandedOver, OnAir, Recovered, Recovering, Replaced
+from trio_reactor.renewal.events import (
+    HandedOver,
+    OnAir,
+    Recovered,
+    Recovering,
+    Replaced,
+    SourceClosed,
+)
 from trio_reactor.renewal.events import Prepared as NextPrepared
+from trio_reactor.renewal.slot.slot import Slot
 
 
 async def test_to_prepare_leaves_no_trace(autojump_clock: object) -> None:
@@ -190,6 +200,33 @@ async def test_a_route_that_changed_before_the_request_left_sends_nothing(
         assert [type(failure) for failure in failures] == [RouteChanged, RouteChanged]
         assert submission.state == Prepared()
         assert (desk.sent, renewal.sequences.snapshots()) == (0, ())
+
+
+async def test_a_source_that_is_gone_when_the_request_is_to_leave_is_told_as_gone(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=None, close_delay=5.0)
+    async with stage.open() as renewal, trio.open_nursery() as nursery:
+        await trio.sleep(40)
+        desk = Desk(stage.provider.newest, holds=True)
+        raised: list[ReactorError] = []
+
+        async def ask() -> None:
+            with pytest.raises(SessionRetired) as caught:
+                await renewal.enqueue(scene())
+            raised.append(caught.value)
+
+        nursery.start_soon(ask)
+        await wait_all_tasks_blocked()
+        slot = renewal._chain.on_air
+        assert slot is not None
+        renewal._chain.slot_lost(slot, "check-failed", None)
+        await wait_all_tasks_blocked()
+        assert renewal.state.leaving == 1
+        desk.may_leave.set()
+        await wait_all_tasks_blocked()
+        assert [failure.outcome for failure in raised] == ["not-submitted"]
+        assert desk.sent == 0
 
 
 async def test_no_more_commands_are_pending_than_may_be(autojump_clock: object) -> None:
@@ -361,6 +398,36 @@ async def _unknown(submission: Submission) -> None:
     assert (caught.value.outcome, caught.value.retryable) == ("unknown", False)
 
 
+async def test_an_answer_in_the_step_in_which_its_source_has_ended_comes_too_late(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal, trio.open_nursery() as nursery:
+        await trio.sleep(40)
+        desk = Desk(stage.provider.newest)
+        ended = Chain.slot_ended
+
+        def answer_and_end(self: Chain, slot: Slot, attempt: Any) -> None:
+            desk.answered.set()
+            ended(self, slot, attempt)
+
+        monkeypatch.setattr(Chain, "slot_ended", answer_and_end)
+        monkeypatch.setattr(renewal._chain._lineup, "_host", renewal._chain)
+        slot = renewal._chain.on_air
+        assert slot is not None
+        assert slot.attempt is not None
+        submission = renewal.prepare(scene(), sequence=SequenceMember("titles"))
+        nursery.start_soon(_unknown, submission)
+        await wait_all_tasks_blocked()
+        slot.attempt._on_ended = functools.partial(renewal._chain.slot_ended, slot)
+        stage.provider.newest.die()
+        await trio.sleep(1)
+        titles = renewal.sequences.get("titles")
+        assert titles is not None
+        assert type(titles.phase).__name__ == "Indeterminate"
+        await _unknown(submission)
+
+
 @pytest.mark.parametrize("clip", ["", "x" * 1025, 7, None])
 async def test_an_answer_without_an_identity_is_a_broken_contract(
     autojump_clock: object, clip: Any
@@ -470,6 +537,25 @@ async def _played(
         alive = [weakref.ref(each) for each in kept]
         await ending(stage, renewal, submission)
     return submission, alive
+
+
+async def test_a_source_that_has_left_is_kept_by_nothing_that_was_sent_to_it(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=60.0)
+    async with stage.open() as renewal:
+        submissions = [renewal.prepare(scene(1)) for _ in range(5)]
+        async with trio.open_nursery() as nursery:
+            for submission in submissions:
+                nursery.start_soon(submission.submit)
+        slot = weakref.ref(renewal._chain.on_air)  # type: ignore[arg-type]
+        await until(lambda: bool(stage.said(NextPrepared)))
+        await renewal.enqueue(scene(1))
+        await until(lambda: bool(stage.said(SourceClosed)))
+        await renewal.enqueue(scene(1))
+        gc.collect()
+        assert slot() is None
+        assert all(isinstance(each.state, Completed) for each in submissions)
 
 
 async def test_a_defect_is_raised_by_the_block_and_to_each_who_waits_as_a_failure(

@@ -69,56 +69,60 @@ class _Copy:
             text = cast("str", value)
             self._spend_text(text)
             return text
-        if value is None or kind is bool:
-            self._spend(4)
-            return cast("bool | None", value)
         if kind is int:
             number = cast("int", value)
             if not -(2**63) <= number < 2**64:
                 raise _Fault("an integer of more than 64 bits")
             self._spend(len(str(number)))
             return number
+        if kind is dict:
+            return self._dict(cast("dict[object, object]", value), depth)
+        if kind is list:
+            return self._list(cast("list[object]", value), depth)
+        if value is None or kind is bool:
+            self._spend(4)
+            return cast("bool | None", value)
         if kind is float:
             real = cast("float", value)
             if not isfinite(real):
                 raise _Fault(f"{real} is not JSON")
             self._spend(len(repr(real)))
             return real
-        if kind is not dict and kind is not list:
-            raise _Fault(f"a {kind.__qualname__} is not JSON")
-        if depth == 0:
-            raise _Fault(f"deeper than {MAX_DEPTH}")
-        self._spend(2)
-        if kind is list:
-            return self._list(cast("list[object]", value), depth - 1)
-        return self._dict(cast("dict[object, object]", value), depth - 1)
+        raise _Fault(f"a {kind.__qualname__} is not JSON")
 
     def _list(self, value: list[object], depth: int) -> list[Json]:
+        if depth == 0:
+            raise _Fault(f"deeper than {MAX_DEPTH}")
+        self._spend(2 + len(value))  # the brackets and the commas
         copied: list[Json] = []
         for index, each in enumerate(value):
-            self._spend(1)
             try:
-                copied.append(self.copy(each, depth))
+                copied.append(self.copy(each, depth - 1))
             except _Fault as fault:
                 fault.where.append(f"[{index}]")
                 raise
         return copied
 
     def _dict(self, value: dict[object, object], depth: int) -> dict[str, Json]:
+        if depth == 0:
+            raise _Fault(f"deeper than {MAX_DEPTH}")
+        self._spend(2 + 2 * len(value))  # the braces, the colons and the commas
         copied: dict[str, Json] = {}
         for key, each in value.items():
             if type(key) is not str:
                 raise _Fault(f"a key is a {type(key).__qualname__}, not text")
             self._spend_text(key)
-            self._spend(2)
             try:
-                copied[key] = self.copy(each, depth)
+                copied[key] = self.copy(each, depth - 1)
             except _Fault as fault:
                 fault.where.append(f".{key[:_SHOWN]}")
                 raise
         return copied
 
     def _spend_text(self, text: str) -> None:
+        if text.isascii():
+            self._spend(len(text) + 2)
+            return
         if len(text) > self._left:
             self._spend(len(text))
         try:

@@ -28,11 +28,29 @@ class Carried(Protocol):
 
 @final
 class _Post:
-    """Where one courier waits."""
+    """Where one courier is given what it carries, and waits for that."""
 
     def __init__(self) -> None:
-        self.given: Carried | None = None
-        self.called = trio.Event()
+        self._given: Carried | None = None
+        self._called = trio.Event()
+
+    def give(self, dispatch: Carried) -> None:
+        """Give it this, and call it if it waits."""
+        self._given = dispatch
+        self._called.set()
+
+    async def wait(self) -> None:
+        """Wait until something is there."""
+        await self._called.wait()
+
+    async def carry(self) -> bool:
+        """Carry what is there, if anything is; nothing of it is kept afterwards."""
+        given, self._given = self._given, None
+        self._called = trio.Event()
+        if given is None:
+            return False
+        await given.run()
+        return True
 
 
 @final
@@ -56,29 +74,23 @@ class Couriers:
             Overflow: The owner has as many workers as it may.
         """
         self._owner.check()
-        if not self._idle:
-            self._owner.start_soon(self._work, dispatch, name=self._name)
+        if self._idle:
+            self._idle.pop().give(dispatch)
             return
-        post = self._idle.pop()
-        post.given = dispatch
-        post.called.set()
+        post = _Post()
+        post.give(dispatch)
+        self._owner.start_soon(self._work, post, name=self._name)
 
-    async def _work(self, dispatch: Carried) -> None:
+    async def _work(self, post: _Post) -> None:
         while True:
-            await dispatch.run()
-            del dispatch  # it would keep its source alive
+            await post.carry()
             if len(self._idle) >= MAX_IDLE:
                 return
-            post = _Post()
             self._idle.append(post)
             try:
-                await post.called.wait()
+                await post.wait()
             except trio.Cancelled:
-                # One that was called in the step in which it was cancelled still ends what it got.
-                if post.given is not None:
-                    await post.given.run()
-                else:
+                # What it is given in the step in which it is cancelled has to be ended, too.
+                if not await post.carry():
                     self._idle.remove(post)
                 raise
-            assert post.given is not None  # noqa: S101 - it was called
-            dispatch = post.given

@@ -170,10 +170,12 @@ class Engine:
         Raises:
             QueueFull: As many are as may be.
         """
-        chain = self._chain
-        slots = (chain.on_air, chain.next, *chain.leaving.values())
-        pending = sum(len(slot.pending) for slot in slots if slot is not None)
-        if pending >= chain.options.max_queue:
+        pending = 0
+        for slot in self._slots():
+            pending += len(slot.pending)
+        for slot in self._chain.leaving.values():
+            pending += len(slot.pending)
+        if pending >= self._chain.options.max_queue:
             raise QueueFull(f"{pending} commands are pending", retryable=True)
 
     # --------------------------------------------------------------------------------- the sources

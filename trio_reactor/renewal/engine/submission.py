@@ -160,8 +160,9 @@ class Submission:
         if flight is None or flight.withdrawn:
             await trio.lowlevel.checkpoint_if_cancelled()
             flight = self._take_off()
-        clip = await flight.outcome()
-        return Accepted(flight.slot.ref, clip)
+        await flight.outcome()
+        assert isinstance(self._outcome, Accepted)  # noqa: S101 - it would have raised
+        return self._outcome
 
     def _take_off(self) -> Dispatch[str]:
         assert self._open is not None  # noqa: S101 - it is not completed
