@@ -227,7 +227,7 @@ BENCHMARKS: Sequence[Benchmark] = (
         "us/op",
         functools.partial(trio.run, _borrowing),
         functools.partial(trio.run, _locking),
-        at_most=2.6,
+        at_most=1.6,
     ),
     Benchmark(
         "renewal_frames_lost_1000_handovers",

@@ -42,7 +42,9 @@ _ON_AIR = phases.OnAir
 class Borrow(Generic[S_co]):
     """A block that uses the source on air.  Made by `Renewal.borrow`, entered once.
 
-    Entering is always a checkpoint; leaving never is.
+    Entering can always be cancelled, and yields to other tasks only if it has to wait: like a cancel
+    scope it is a block around what is done with the source, which has checkpoints of its own.
+    Leaving is no checkpoint.
     """
 
     __slots__ = ("_borrowing", "_cut", "_depth", "_late", "_scope", "_task", "slot")
@@ -59,7 +61,7 @@ class Borrow(Generic[S_co]):
 
     @enable_ki_protection
     async def __aenter__(self) -> S_co:
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
         borrowing = self._borrowing
         slot = borrowing.lendable(late=self._late)
         if not borrowing.attended:

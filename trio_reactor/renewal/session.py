@@ -147,8 +147,9 @@ class Renewal(Generic[S_co]):
         the source goes, the block is cancelled and the error comes out of it, as `TooSlowError`
         comes out of `trio.fail_after`.  Leaving does nothing to the source.
 
-        Entering is always a checkpoint, and cancelled there it leaves nothing behind; leaving is
-        none.  A block can be inside of another.
+        Entering can always be cancelled, and leaves nothing behind then; it yields to other tasks
+        only if it has to wait, as a cancel scope does not either.  Leaving is no checkpoint.  A block
+        can be inside of another.
 
         Raises:
             SessionRetired: The last source is gone.
