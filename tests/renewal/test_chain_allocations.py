@@ -328,7 +328,7 @@ async def test_what_cannot_be_adopted_is_terminated_and_a_fresh_open_follows(
     assert not journal.records
     assert not stage.provider.allocated
     # What said by itself that it is over, or was closed after it had been reached, needs no more.
-    assert len(stage.provider.terminated) == (why in ("refused", "hangs", "short"))
+    assert len(stage.provider.terminated) == (why in ("refused", "hangs"))
 
 
 async def test_where_nothing_is_to_be_adopted_all_of_it_is_terminated_before_anything_opens(
@@ -437,6 +437,47 @@ async def test_a_source_with_another_identity_is_not_what_was_to_be_adopted(
     assert not stage.provider.allocated
 
 
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_what_was_reached_but_could_not_be_set_up_is_closed_and_told(
+    autojump_clock: object, confirmed: bool
+) -> None:
+    faults: dict[str, Any] = {"attach": {1: Fails("lost")}}
+    if not confirmed:
+        faults["close"] = {1: Fails("lost")}
+    stage = Stage(faults=faults)
+    journal = journal_with(stage.provider.leave_behind(lifetime=None))
+    async with stage.open(allocations=kept(stage, journal)):
+        assert len(stage.said(AdoptionDiscarded)) == 1
+        how = "terminated" if confirmed else "unconfirmed"
+        assert settled(stage) == [("left-behind-1", how)]
+    assert [each.source for each in journal.records.values()] == (
+        [] if confirmed else ["left-behind-1"]
+    )
+
+
+async def test_an_adapter_that_allocates_where_it_was_to_adopt_leaves_neither_unseen(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(outlives=True, faults={"close": {1: Fails("lost")}})
+    left = stage.provider.leave_behind()
+    journal = journal_with(left)
+
+    @asynccontextmanager
+    async def opener(predecessor: Predecessor) -> AsyncGenerator[Source]:
+        careless = Predecessor(None, predecessor.cause, key=predecessor.key)
+        async with stage.provider(careless) as source:
+            yield source
+
+    async with stage.open(opener, allocations=kept(stage, journal)) as renewal:
+        assert settled(stage) == [("left-behind-1", "terminated")]
+        # The one that it opened, under the same key, could not be closed: its record stays.
+        assert left.key in journal.records
+        assert "simulated-1" in stage.provider.allocated
+    report = renewal.report
+    assert report is not None
+    assert not report.complete
+
+
 @pytest.mark.parametrize("adopt", [True, False])
 @pytest.mark.parametrize("returned", [None, "done"])
 async def test_a_defect_of_what_terminates_is_raised_and_nothing_is_opened(
@@ -482,6 +523,21 @@ async def test_an_adopted_source_whose_end_is_not_proven_stays_recorded(
         await until(lambda: bool(stage.said(Replaced)))
         await until(lambda: len(stage.said(OnAir)) == 2)
     assert [record.source for record in journal.records.values()] == ["left-behind-1"]
+
+
+async def test_who_is_cancelled_while_it_adopts_terminates_within_the_budget_of_a_source(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(
+        faults={"open": {1: Never()}, "terminate": {1: Never()}}, renewal={"cleanup_timeout": 2.0}
+    )
+    journal = journal_with(stage.provider.leave_behind())
+    with trio.move_on_after(1.0):
+        async with stage.open(allocations=kept(stage, journal)):
+            pytest.fail("opened")
+    assert trio.current_time() == pytest.approx(3.0, abs=0.1)
+    assert settled(stage) == [("left-behind-1", "unconfirmed")]
+    assert len(journal.records) == 1
 
 
 @pytest.mark.parametrize("name", ["terminate_timeout", "end_margin"])

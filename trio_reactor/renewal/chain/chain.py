@@ -408,6 +408,7 @@ class Chain:
         if attempt.reason is not None or self._owner.stopping.is_set:
             return
         slot.advance("opened")
+        slot.recording.held = True
         if slot.recording.adopting is not None:
             self.announce.settled(Settled(slot.recording.adopting, "adopted"))
         self.announce.opened(slot, self.on_air)

@@ -31,8 +31,9 @@ class SimulationOptions(BaseModel):
         use_attribute_docstrings=True,
     )
 
-    lifetime: _Positive | None = 60.0
-    """How long a source lives, from when it was opened; `None` for no end."""
+    lifetime: Annotated[float, Field(allow_inf_nan=True)] | None = 60.0
+    """How long a source says that it lives, from when it was opened; `None` for no end.  Any number
+    is allowed, also one that makes no sense."""
     cut_after: _Delay | None = 1.0
     """How long after its life a source is cut off; `None` for never."""
     open_delay: _Delay = 0.2

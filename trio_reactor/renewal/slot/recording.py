@@ -27,6 +27,7 @@ from trio_reactor.renewal.errors import refusal
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.jsonvalue import copy_json
 from trio_reactor.renewal.source import Predecessor, Recordable, Source
+from trio_reactor.renewal.summary import combine
 
 from .evidence import cleanup_of
 
@@ -68,6 +69,8 @@ class Recording:
         """What a dead process left, if this is to hold it."""
         self.settled: Settled | None = None
         """What became of that, if it was not adopted."""
+        self.held = False
+        """Whether the source has opened."""
 
     @asynccontextmanager
     async def kept(self) -> AsyncGenerator[None]:
@@ -130,8 +133,12 @@ class Recording:
             record = self.adopting
             if not await self._give_up(allocations, record, failure):
                 return
-        elif not _is_over(record, cleanup_of(slot, failure), adopted=self.adopting is not None):
-            return
+        else:
+            cleanup = cleanup_of(slot, failure)
+            if self.adopting is not None and not self.held:
+                self.settled = self._settled(allocations, record, cleanup, None)
+            if not _is_over(record, cleanup, adopted=self.adopting is not None):
+                return
         world, options = slot.host.world, slot.host.options
         deadline = world.clock() + options.accounting_timeout
         with trio.CancelScope(shield=True) as budget:
@@ -150,36 +157,55 @@ class Recording:
         self, allocations: Allocations, record: AllocationRecord, failure: BaseException | None
     ) -> bool:
         """Terminate what was not adopted; returns whether its record is to be deleted."""
-        slot, world = self._slot, self._slot.host.world
+        slot, before = self._slot, self._slot.cleanup
         refused = refusal(failure)
-        cleanup = None if refused is None else refused.cleanup
+        reported = None if refused is None else refused.cleanup
+        cleanup = next((each for each in (reported, before) if _proves(record, each)), None)
         wrong: Exception | None = None
-        if cleanup is None or cleanup.source is None or not has_ended(record, cleanup):
+        if cleanup is None:
+            deadline = slot.host.world.clock() + slot.host.options.cleanup_timeout
             with trio.CancelScope(shield=True) as budget:
-                budget.deadline = slot.host.close_deadline
+                budget.deadline = min(deadline, slot.host.close_deadline)
                 cleanup, wrong = await terminated(allocations, record)
             if budget.cancelled_caught:
-                cleanup, wrong = None, TimedOut("close was over before it was terminated")
-        how = settlement(record, cleanup, wall=world.wall(), margin=allocations.end_margin)
-        told = None if wrong is None else FailureRecord.of(wrong)
-        self.settled = Settled(record, how, cleanup, told)
-        slot.cleanup = cleanup or Cleanup.of(
+                cleanup, wrong = None, TimedOut("there was no time left to terminate it")
+        self.settled = self._settled(allocations, record, cleanup, wrong)
+        told = self.settled.failure
+        proven = cleanup or Cleanup.of(
             record.source,
             allocation="owned",
             termination="unconfirmed",
             connection="failed",
             failures=() if told is None else (told,),
         )
+        # An adapter that gave another source than it was to has allocated two.
+        slot.cleanup = proven if before is None else combine(before, proven)
         if refused is not None:
             refused.cleanup = slot.cleanup  # it is the whole of what is proven
         if wrong is not None and not is_expected(wrong):
             slot.host.slot_failed(slot, wrong)
-        return how != "unconfirmed"
+        return self.settled.how != "unconfirmed" and (before is None or before.complete)
+
+    def _settled(
+        self,
+        allocations: Allocations,
+        record: AllocationRecord,
+        cleanup: Cleanup | None,
+        wrong: Exception | None,
+    ) -> Settled:
+        wall, margin = self._slot.host.world.wall(), allocations.end_margin
+        how = settlement(record, cleanup, wall=wall, margin=margin)
+        return Settled(record, how, cleanup, None if wrong is None else FailureRecord.of(wrong))
 
 
 def _is_adopted(slot: Slot, record: AllocationRecord) -> bool:
     """Whether what was to be adopted was connected to: then it is closed as any source is."""
     return slot.source is not None and slot.identity == record.source
+
+
+def _proves(record: AllocationRecord, cleanup: Cleanup | None) -> bool:
+    """Whether this speaks of what was to be adopted, and proves that it has ended."""
+    return cleanup is not None and cleanup.source == record.source and has_ended(record, cleanup)
 
 
 def _is_over(record: AllocationRecord, cleanup: Cleanup, *, adopted: bool) -> bool:
