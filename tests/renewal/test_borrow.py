@@ -8,7 +8,6 @@ from chain_stage import Stage, scene, until
 from line_stage import Exchange, Line, options
 from trio.testing import (
     MockClock,
-    assert_checkpoints,
     assert_no_checkpoints,
     wait_all_tasks_blocked,
 )
@@ -34,13 +33,32 @@ async def test_what_is_borrowed_is_the_source_on_air(autojump_clock: object) -> 
         assert renewal.statistics().borrowing.lent == 0
 
 
-async def test_entering_is_a_checkpoint_and_leaving_is_none(autojump_clock: object) -> None:
+async def test_entering_can_be_cancelled_and_yields_only_where_it_waits(
+    autojump_clock: object,
+) -> None:
     async with open_renewal(Exchange(), options=options()) as renewal:
         borrow = renewal.borrow()
-        with assert_checkpoints():
+        with trio.CancelScope() as scope:
+            scope.cancel()
             await borrow.__aenter__()
-        with assert_no_checkpoints():
-            await borrow.__aexit__(None, None, None)
+        assert scope.cancelled_caught
+        assert renewal.statistics().borrowing.lent == 0
+
+        yielded = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(yielding, yielded)
+            async with renewal.borrow():
+                assert not yielded.is_set()
+
+            borrow = renewal.borrow()
+            await borrow.__aenter__()
+            with assert_no_checkpoints():
+                await borrow.__aexit__(None, None, None)
+
+
+async def yielding(ran: trio.Event) -> None:
+    await trio.lowlevel.checkpoint()
+    ran.set()
 
 
 async def test_a_block_is_entered_once(autojump_clock: object) -> None:

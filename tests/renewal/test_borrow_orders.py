@@ -138,7 +138,7 @@ async def borrowing(simulation: Simulation) -> None:
 
 
 def test_borrowers_cancelled_at_every_checkpoint_leave_nothing_behind() -> None:
-    assert for_every_checkpoint(borrowing) > 15
+    assert for_every_checkpoint(borrowing) > 10
 
 
 async def holding_out(simulation: Simulation) -> None:

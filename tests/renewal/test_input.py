@@ -296,7 +296,7 @@ async def test_a_piece_that_is_not_taken_in_time_costs_its_source_its_place(
 async def test_a_defect_under_a_piece_is_terminal_and_what_is_held_is_counted(
     autojump_clock: object,
 ) -> None:
-    studio = Studio()
+    studio = Studio(taking=1.0)
     defect = ValueError("a bug")
     with pytest.raises(ValueError, match="a bug") as caught:
         async with open_renewal(studio, options=options()) as renewal:
@@ -304,7 +304,7 @@ async def test_a_defect_under_a_piece_is_terminal_and_what_is_held_is_counted(
             await send(renewal, 1, 3)
             await trio.sleep_forever()
     assert caught.value is defect
-    assert trio.current_time() == 0
+    assert trio.current_time() == 1
     told = renewal.statistics().input
     assert (told.lost_pieces, told.held_pieces, told.held_bytes) == (3, 0, 0)
     with pytest.raises(Closed):

@@ -42,9 +42,9 @@ _ON_AIR = phases.OnAir
 class Borrow(Generic[S_co]):
     """A block that uses the source on air.  Made by `Renewal.borrow`, entered once.
 
-    Entering can always be cancelled, and yields to other tasks only if it has to wait: like a cancel
-    scope it is a block around what is done with the source, which has checkpoints of its own.
-    Leaving is no checkpoint.
+    Entering can always be cancelled, and yields to other tasks only if it has to wait: like a
+    cancel scope it is a block around what is done with the source, which has checkpoints of its
+    own.  Leaving is no checkpoint.
     """
 
     __slots__ = ("_borrowing", "_cut", "_depth", "_late", "_scope", "_task", "slot")

@@ -148,8 +148,7 @@ class Renewal(Generic[S_co]):
         comes out of `trio.fail_after`.  Leaving does nothing to the source.
 
         Entering can always be cancelled, and leaves nothing behind then; it yields to other tasks
-        only if it has to wait, as a cancel scope does not either.  Leaving is no checkpoint.  A block
-        can be inside of another.
+        only if it has to wait.  Leaving is no checkpoint.  A block can be inside of another.
 
         Raises:
             SessionRetired: The last source is gone.
