@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import final
+from typing import Final, final
 
 import trio
 
-from trio_reactor.renewal.source import OpenFailed, Predecessor, Source
+from trio_reactor.renewal.source import OpenFailed, Predecessor
 from trio_reactor.testing.faults import Faults
 from trio_reactor.world import World
 
@@ -16,6 +17,9 @@ from .options import SimulationOptions
 from .source import ReconnectableSource, Recorder, SimulatedSource
 
 __all__ = ["SimulatedProvider"]
+
+MAX_HEARD: Final = 65_536
+"""Pieces of input that a provider keeps."""
 
 
 @final
@@ -55,13 +59,15 @@ class SimulatedProvider:
         """How many context managers were left."""
         self.dispatched = 0
         """How many requests for clips were sent."""
+        self.heard: deque[tuple[str, bytes]] = deque(maxlen=MAX_HEARD)
+        """The newest pieces of input that were heard, and by which source."""
         self.most_live = 0
         """The most sources there were at one time."""
 
     def __repr__(self) -> str:
         return f"<SimulatedProvider: {self.opened} opened, {len(self.live)} live>"
 
-    def __call__(self, predecessor: Predecessor, /) -> AbstractAsyncContextManager[Source]:
+    def __call__(self, predecessor: Predecessor, /) -> AbstractAsyncContextManager[SimulatedSource]:
         """Open a source."""
         return self._open(predecessor)
 
@@ -82,7 +88,7 @@ class SimulatedProvider:
             self._record(what, source=source.id)
 
     @asynccontextmanager
-    async def _open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
+    async def _open(self, predecessor: Predecessor) -> AsyncGenerator[SimulatedSource]:
         self.attempts += 1
         if self._record is not None:
             self._record("opening", cause=predecessor.cause)

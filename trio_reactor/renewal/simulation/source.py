@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar, final
@@ -51,6 +52,7 @@ class Provider(Protocol):
     world: World
     closed: int
     dispatched: int
+    heard: deque[tuple[str, bytes]]
 
     def note(self, what: str, source: SimulatedSource, /) -> None:
         """Record what happened to a source."""
@@ -58,7 +60,7 @@ class Provider(Protocol):
 
 
 class SimulatedSource:
-    """One simulated source; implements `Playable`, `Exclusive`, `Resumable` and `Mortal`.
+    """One simulated source: `Playable`, `Exclusive`, `Resumable`, `Mortal` and `Receptive`.
 
     Made by a `SimulatedProvider`.
 
@@ -215,6 +217,14 @@ class SimulatedSource:
             self.canvas = (width, height)
 
         await self._ask(set_canvas)
+
+    async def send_input(self, data: bytes, /) -> None:
+        """Take a piece of input; its provider keeps what it heard."""
+        connection = self._connected()
+        await self.faults.meet("input")
+        if connection.lost:
+            raise Lost("the simulated source has lost its connection", outcome="unknown")
+        self._provider.heard.append((self.id, data))
 
     async def open_media(self, sink: MediaSink, /) -> SimulatedMedia:
         """Begin a media generation; one that was open ends."""

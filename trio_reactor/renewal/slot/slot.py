@@ -134,6 +134,8 @@ class Slot:
         """Its media generation, if it gives media."""
         self.cleanup: Cleanup | None = None
         self._early: deque[SourceEvent] = deque()
+        self._ahead: deque[SourceEvent] | None = None
+        """Events that came ahead of the state they follow, while that is on its way."""
         self._opening: trio.CancelScope | None = None
         """Its budget while it is opened and set up."""
         self._failures: deque[FailureRecord] = deque(maxlen=MAX_FAILURES)
@@ -368,9 +370,15 @@ class Slot:
         """Begin a generation of events and one of media.  What was known and is gone is lost."""
         events, frames = self._events.advance(), self._frames.advance()
         self._broken = None
-        state = await source.attach(SlotEvents(self, events))
+        self._ahead = ahead = deque[SourceEvent]()
+        try:
+            state = await source.attach(SlotEvents(self, events))
+        finally:
+            self._ahead = None
         if events.live:
             self._refresh(state)
+            for event in ahead:
+                self.took(event)
         applied = self.applied = Applied(source, self.host, lambda: self.host.on_air is self)
         await applied.tell_canvas()
         media = await source.open_media(SlotFrames(self, frames))
@@ -449,6 +457,9 @@ class Slot:
 
     def took(self, event: SourceEvent) -> None:
         """Take an event of the source's."""
+        if self._ahead is not None:
+            self._keep(self._ahead, event)
+            return
         if isinstance(event, GoingAway):
             try:
                 if not self.shorten(event.expires_in) or not self.live:
@@ -463,10 +474,15 @@ class Slot:
         elif len(self.book) > self.host.options.max_clips:
             self.broke("contract-broken", self._too_many_clips())
             return
-        if not isinstance(self.phase, phases.Opening):
+        if isinstance(self.phase, phases.Opening):
+            self._keep(self._early, event)
+        else:
             self.host.slot_told(self, event)
-        elif len(self._early) < MAX_EARLY:
-            self._early.append(event)
+
+    def _keep(self, kept: deque[SourceEvent], event: SourceEvent) -> None:
+        """Keep an event until what comes before it is known."""
+        if len(kept) < MAX_EARLY:
+            kept.append(event)
         else:
             self.broke(
                 "contract-broken",
