@@ -265,7 +265,7 @@ def main(
     numbers: Numbers | None = None
     try:
         if not as_json:
-            print(f"{tasks} tasks ask for {seconds:g} s …", flush=True)
+            typer.echo(f"{tasks} tasks ask for {seconds:g} s …")
         numbers = trio.run(run, seconds, tasks)
     except* KeyboardInterrupt:
         typer.echo("interrupted", err=True)
