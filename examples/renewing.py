@@ -262,11 +262,15 @@ def main(
     ] = False,
 ) -> None:
     """Keep one connection fresh on a server that drops each after two seconds, while many ask."""
+    numbers: Numbers | None = None
     try:
+        if not as_json:
+            typer.echo(f"{tasks} tasks ask for {seconds:g} s …")
         numbers = trio.run(run, seconds, tasks)
-    except KeyboardInterrupt:
+    except* KeyboardInterrupt:
         typer.echo("interrupted", err=True)
-        raise typer.Exit(130) from None
+    if numbers is None:
+        raise typer.Exit(130)
     if as_json:
         typer.echo(msgspec.json.encode(numbers))
     else:
@@ -283,7 +287,8 @@ def main(
         )
         Console().print(table)
         took = f"The server takes {GREETING * 1000:g} ms to greet a new connection"
-        Console().print(f"{took}, and nobody waited for it.", highlight=False)
+        waited = "nobody" if numbers.max_wait_ms < GREETING * 1000 else "somebody"
+        Console().print(f"{took}, and {waited} waited for it.", highlight=False)
     raise typer.Exit(1 if numbers.errors else 0)
 
 

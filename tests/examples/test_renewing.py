@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,21 @@ def test_a_person_gets_a_table() -> None:
     assert done.exit_code == 0, done.output
     assert "longest wait" in done.output
     assert "nobody waited" in done.output
+
+
+def test_an_interrupt_ends_it_in_one_line() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "examples.renewing", "--seconds", "60"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "50 tasks ask for 60 s …\n"
+        running.send_signal(signal.SIGINT)
+        out, error = running.communicate(timeout=30)
+    assert (running.returncode, out, error) == (130, "", "interrupted\n")
 
 
 @pytest.mark.parametrize(

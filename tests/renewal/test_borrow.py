@@ -562,6 +562,31 @@ async def test_at_the_end_of_the_budget_of_close_they_are_told_that_it_was_retir
         assert renewal.report.complete
 
 
+async def test_who_is_told_so_because_the_renewal_failed_is_told_why(
+    autojump_clock: object,
+) -> None:
+    defect = ValueError("a bug")
+
+    async def check(line: Line) -> None:
+        if line.number == 2:
+            raise defect
+
+    async def work(renewal: Renewal[Line]) -> None:
+        with pytest.raises(Retired) as caught:
+            await use(renewal, 1000)
+        assert caught.value.__cause__ is defect
+        assert trio.current_time() == pytest.approx(60.0)
+
+    async with trio.open_nursery() as nursery:
+        with pytest.raises(ValueError, match="a bug"):
+            async with open_renewal(
+                Exchange(lifetime=None), options=options(), check=check
+            ) as renewal:
+                nursery.start_soon(work, renewal)
+                await trio.sleep(49.5)
+                await renewal.renew("settings")
+
+
 async def test_a_handed_over_source_that_is_lent_is_waited_for_at_close_too(
     autojump_clock: object,
 ) -> None:

@@ -25,10 +25,10 @@ from trio.lowlevel import enable_ki_protection
 from trio_reactor.errors import Expired, Lost, ReactorError, Retired
 from trio_reactor.owner import Owner
 from trio_reactor.owner.using import out_of, settle
-from trio_reactor.renewal.policy import phases
 
 from .chain.chain import Chain
 from .errors import SessionRetired
+from .policy import phases
 from .slot.loans import Loan, LoanEnd
 from .slot.slot import Slot
 from .source import S_co
@@ -69,9 +69,9 @@ class Borrow(Generic[S_co]):
         if slot is None:
             slot = await borrowing.next_lendable(late=self._late)
         # Nothing is awaited from here on: what was found whole is what the block gets.
+        self._scope.__enter__()
         self._task = task = trio.lowlevel.current_task()
         self._depth = len(task.child_nurseries)
-        self._scope.__enter__()
         self.slot = slot
         slot.loans[self] = None
         return cast("S_co", slot.source)
@@ -83,12 +83,11 @@ class Borrow(Generic[S_co]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
+        self._borrowing.given_back(self)
         if error is None:
             self._scope.__exit__(None, None, None)
-            self._borrowing.given_back(self)
             return False
         rest = out_of(self._scope, error)
-        self._borrowing.given_back(self)
         if rest is None and self._scope.cancelled_caught:
             rest = self._gone()
         try:
@@ -121,7 +120,9 @@ class Borrow(Generic[S_co]):
             case "expired":
                 return Expired(f"{what} reached the end of its life while it was borrowed")
             case "retired":
-                return Retired(f"{what} was retired while it was borrowed")
+                retired = Retired(f"{what} was retired while it was borrowed")
+                retired.__cause__ = self._borrowing.failure  # if that is why it closes
+                return retired
             case _:
                 lost = Lost(f"{what} was lost while it was borrowed")
                 lost.__cause__ = slot.loss
@@ -154,6 +155,11 @@ class Borrowing:
         """Whether close has taken back what was lent."""
         chain.on_step.append(self._look)
         owner.on_failed(lambda _: chain.told())
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The terminal failure of the renewal, if there is one."""
+        return self._owner.failure
 
     @property
     def lent(self) -> int:

@@ -19,7 +19,9 @@ In order of importance:
 
 The chain keeps its sources by role: `current` feeds the output or is being recovered, `next` is
 opening or prepared, and any other is leaving.  A current source that died, expired or was replaced
-is leaving at once, so that the current place is vacant until the next one takes it.
+is leaving at once, so that the current place is vacant until the next one takes it.  One that was
+handed over while somebody has borrowed it is leaving too: it counts until it is given back, or its
+life ends, and so the next open may wait for that.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ counted over all sources of the provider:
 | `attach`, `media` | the setting up of events, and of a media generation |
 | `request` | a request on its way, before it has had any effect |
 | `reply` | an answer on its way, after the request took effect |
+| `input` | a piece of input, before it is heard |
 | `event` | an event on its way: late, twice, out of order or never |
 | `connection` | a connection; failing is its loss, after so many seconds |
 | `life` | a source; failing is its end, after so many seconds |

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import final
+from typing import Final, final
 
 import msgspec
 import trio
 
 from trio_reactor.renewal.allocation.records import AllocationRecord
 from trio_reactor.renewal.evidence import Cleanup
-from trio_reactor.renewal.source import OpenFailed, Predecessor, Source
+from trio_reactor.renewal.source import OpenFailed, Predecessor
 from trio_reactor.testing.faults import Faults
 from trio_reactor.world import World
 
@@ -28,6 +29,10 @@ class SimulatedAllocation(msgspec.Struct, frozen=True):
     """What it was asked for under."""
     ends_at: float | None
     """When it ends, on the clock; `None` for no end."""
+
+
+MAX_HEARD: Final = 65_536
+"""Pieces of input that a provider keeps."""
 
 
 @final
@@ -70,6 +75,8 @@ class SimulatedProvider:
         self.terminated: list[str] = []
         """The keys of the records for which `terminate` was asked."""
         self._left_behind = 0
+        self.heard: deque[tuple[str, bytes]] = deque(maxlen=MAX_HEARD)
+        """The newest pieces of input that were heard, and by which source."""
         self.most_live = 0
         """The most sources there were at one time."""
         self.allocated: dict[str, SimulatedAllocation] = {}
@@ -78,7 +85,7 @@ class SimulatedProvider:
     def __repr__(self) -> str:
         return f"<SimulatedProvider: {self.opened} opened, {len(self.live)} live>"
 
-    def __call__(self, predecessor: Predecessor, /) -> AbstractAsyncContextManager[Source]:
+    def __call__(self, predecessor: Predecessor, /) -> AbstractAsyncContextManager[SimulatedSource]:
         """Open a source."""
         return self._open(predecessor)
 
@@ -157,7 +164,7 @@ class SimulatedProvider:
                 del self.allocated[identity]
 
     @asynccontextmanager
-    async def _open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
+    async def _open(self, predecessor: Predecessor) -> AsyncGenerator[SimulatedSource]:
         self.attempts += 1
         if self._record is not None:
             self._record("opening", cause=predecessor.cause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar, final
@@ -56,6 +57,7 @@ class Provider(Protocol):
     world: World
     closed: int
     dispatched: int
+    heard: deque[tuple[str, bytes]]
 
     def ended(self, source: SimulatedSource, /) -> None:
         """Hear that the session of a source is over."""
@@ -69,7 +71,7 @@ class Provider(Protocol):
 class SimulatedSource:
     """One simulated source, made by a `SimulatedProvider`.
 
-    Implements `Playable`, `Exclusive`, `Recordable`, `Resumable` and `Mortal`.
+    Implements `Playable`, `Exclusive`, `Recordable`, `Resumable`, `Mortal` and `Receptive`.
 
     Attributes:
         number: Its number at the provider, from 1.
@@ -233,6 +235,14 @@ class SimulatedSource:
             self.canvas = (width, height)
 
         await self._ask(set_canvas)
+
+    async def send_input(self, data: bytes, /) -> None:
+        """Take a piece of input; its provider keeps what it heard."""
+        connection = self._connected()
+        await self.faults.meet("input")
+        if connection.lost:
+            raise Lost("the simulated source has lost its connection", outcome="unknown")
+        self._provider.heard.append((self.id, data))
 
     async def open_media(self, sink: MediaSink, /) -> SimulatedMedia:
         """Begin a media generation; one that was open ends."""
