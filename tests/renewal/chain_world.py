@@ -16,7 +16,16 @@ from trio_reactor.renewal import (
     LossesUnknown,
     Renewal,
     RenewalOptions,
+    SequenceMember,
+    Sequences,
+    SourceStatus,
     open_renewal,
+)
+from trio_reactor.renewal.engine.sequences import (
+    Indeterminate,
+    MemberIndeterminate,
+    Open,
+    Sealing,
 )
 from trio_reactor.renewal.events import (
     ClipChanged,
@@ -26,6 +35,8 @@ from trio_reactor.renewal.events import (
     RenewalClosed,
     RenewalFailed,
     Replaced,
+    SequenceRetired,
+    SequenceSealed,
     SourceClosed,
     SourceOpened,
     SourceOpening,
@@ -47,7 +58,7 @@ from trio_reactor.testing import (
     Twice,
 )
 
-__all__ = ["Viewer", "draw_faults", "world"]
+__all__ = ["Viewer", "bound_world", "draw_faults", "world"]
 
 OPTIONS = RenewalOptions(
     lead=6.0,
@@ -157,6 +168,10 @@ async def _say(channel: EventChannel, simulation: Simulation, viewer: Viewer) ->
                 case HandedOver(old=old, gap=0.0) | Replaced(old=old):
                     on_air.discard(old.incarnation)
                     simulation.record("off-air", source=old.incarnation)
+                case SequenceSealed(sequence=sequence, source=source):
+                    simulation.record("sealed", source=source.incarnation, sequence=sequence)
+                case SequenceRetired(sequence=sequence, source=source):
+                    simulation.record("sequence-over", source=source.incarnation, sequence=sequence)
                 case SourceClosed(source=source):
                     if source.incarnation in on_air:  # an exclusive one, or at the end
                         simulation.record("off-air", source=source.incarnation)
@@ -179,12 +194,24 @@ def _promises(provider: SimulatedProvider) -> tuple[object, ...]:
         NothingAfter("over", "attempt", "ready", "on-air", "off-air", "source-closed"),
         NothingAfter("stopping", "opening"),
         NothingAfter("source-closed", "on-air", "off-air", by="source"),
+        NothingAfter("source-closed", "sealed", "sequence-over", by="source"),
         Always("two sources are owned at most", lambda: len(provider.live) <= 2),
     )
 
 
 async def world(simulation: Simulation) -> Viewer:
     """One session of some minutes: what happens to it is the seed's."""
+    viewer, lost = await _session(simulation, bound=False)
+    _adds_up(simulation, viewer, lost)
+    return viewer
+
+
+async def bound_world(simulation: Simulation) -> None:
+    """The same with requests that are bound: to the clips they continue, and to sequences."""
+    await _session(simulation, bound=True)
+
+
+async def _session(simulation: Simulation, *, bound: bool) -> tuple[Viewer, int | None]:
     chance = simulation.random
     provider = SimulatedProvider(
         simulation.world,
@@ -216,7 +243,9 @@ async def world(simulation: Simulation) -> Viewer:
                     provider, options=OPTIONS, events=channel, world=simulation.world
                 ) as renewal:
                     try:
-                        await _application(simulation, provider, renewal, viewer, scope)
+                        await _application(
+                            simulation, provider, renewal, viewer, scope, bound=bound
+                        )
                     finally:
                         if renewal._owner.stopping.is_set:
                             simulation.record("stopping")
@@ -236,11 +265,11 @@ async def world(simulation: Simulation) -> Viewer:
                 lost = None
         if renewal is not None:
             viewer.drain(renewal)
+            _are_settled(renewal.sequences)
         simulation.record("gone")
         await trio.testing.wait_all_tasks_blocked()
         channel.end()
-    _adds_up(simulation, viewer, lost)
-    return viewer
+    return viewer, lost
 
 
 async def _application(
@@ -249,6 +278,8 @@ async def _application(
     renewal: Renewal,
     viewer: Viewer,
     scope: trio.CancelScope,
+    *,
+    bound: bool,
 ) -> None:
     chance = simulation.random
 
@@ -261,7 +292,13 @@ async def _application(
                 continue
             try:
                 with trio.move_on_after(chance.choice((0.02, 5.0))):
-                    await renewal.enqueue(ClipRequest({"frames": chance.randint(1, 20)}))
+                    await renewal.enqueue(
+                        ClipRequest(
+                            {"frames": chance.randint(1, 20)},
+                            _continued(chance, source) if bound else None,
+                        ),
+                        sequence=_member(chance) if bound else None,
+                    )
             except ReactorError as failure:
                 simulation.record("refused", failure=failure)
                 await trio.sleep(0.2)
@@ -306,6 +343,29 @@ async def _application(
             case _:
                 pass
         nursery.cancel_scope.cancel()
+
+
+def _continued(chance: random.Random, source: SourceStatus) -> str | None:
+    """Now and then a clip that a request continues, and sometimes one of nobody."""
+    if chance.random() < 0.8:
+        return None
+    return chance.choice([clip.id for clip in source.clips] or ["nobody's"])
+
+
+def _member(chance: random.Random) -> SequenceMember | None:
+    """Now and then a place in one of a few sequences, most of which are sealed soon."""
+    if chance.random() < 0.6:
+        return None
+    return SequenceMember(f"sequence-{chance.randrange(40)}", final=chance.random() < 0.6)
+
+
+def _are_settled(sequences: Sequences) -> None:
+    """Once all is closed, no sequence is open, and each that is doubted says so."""
+    for each in sequences.snapshots():
+        assert not isinstance(each.phase, Open | Sealing), each
+        assert each.pending == 0, each
+        doubted = each.count(MemberIndeterminate) > 0
+        assert isinstance(each.phase, Indeterminate) == doubted, each
 
 
 def _adds_up(simulation: Simulation, viewer: Viewer, lost: int | None) -> None:

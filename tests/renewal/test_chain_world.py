@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chain_world import draw_faults, world
+from chain_world import bound_world, draw_faults, world
 
 from trio_reactor.testing import run, simulate
 
@@ -22,6 +22,13 @@ def test_whatever_goes_wrong_the_promises_hold(part: int) -> None:
 def test_where_nothing_goes_wrong_everything_is_played(part: int) -> None:
     summary = simulate(world, range(1000 + part, 1060, 2))
     assert summary.counts["on-air"] > summary.runs
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_requests_that_are_bound_to_sources_keep_their_promises_too(part: int) -> None:
+    summary = simulate(bound_world, range(part, 160, 2), faults=draw_faults)
+    assert summary.counts["sealed"] > 0
+    assert summary.counts["sequence-over"] > 0
 
 
 def test_the_same_seed_is_the_same_session() -> None:

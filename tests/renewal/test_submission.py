@@ -33,7 +33,6 @@ from trio_reactor.renewal.events import (
     HandedOver,
     OnAir,
     Recovered,
-    Recovering,
     Replaced,
     SourceClosed,
 )
@@ -470,25 +469,6 @@ async def test_a_source_that_answers_what_it_did_not_send_breaks_its_contract(
             await submission.submit()
         assert isinstance(submission.state, Completed)
         await until(lambda: bool(stage.said(Replaced)))
-
-
-async def test_a_source_that_takes_a_clip_that_another_has_breaks_its_contract(
-    autojump_clock: object,
-) -> None:
-    stage = Stage(lifetime=60.0, renewal={"max_frames": 5000})
-    async with stage.open() as renewal:
-        accepted = await renewal.enqueue(scene(1500))
-        await until(lambda: bool(stage.said(NextPrepared)))
-        desk = Desk(stage.provider.newest)
-        desk.answer = accepted.clip
-        desk.answered.set()
-        with pytest.raises(ContractBroken, match="source 2 took a clip that source 1 has"):
-            await renewal.enqueue(scene())
-        await wait_all_tasks_blocked()
-        recovering = stage.said(Recovering)
-        assert [(each.source.incarnation, each.why) for each in recovering] == [
-            (2, "contract-broken")
-        ]
 
 
 # --------------------------------------------------------------------------------- what is kept
