@@ -46,6 +46,7 @@ def test_the_defaults_are_those_that_are_promised() -> None:
     assert options.max_bytes >= 96 * 1920 * 1080 * 3
     assert options.max_unresolved_cleanups == 16
     assert options.retained_successful_cleanups == 64
+    assert (options.max_queue, options.max_sequences, options.max_members) == (256, 256, 256)
 
 
 def test_every_option_says_what_it_means() -> None:

@@ -24,7 +24,6 @@ from trio_reactor.renewal import (
     SessionRetired,
 )
 from trio_reactor.renewal.events import HandedOver, Prepared, Recovered, Recovering
-from trio_reactor.renewal.source import Clip, ClipUpdated
 
 
 def continuing(clip: str, frames: int = 1) -> ClipRequest:
@@ -167,23 +166,29 @@ async def test_an_explicit_position_reaches_the_provider_unchanged(
         assert desk.positions == [position]
 
 
-async def test_two_sources_cannot_have_one_clip_and_the_second_is_replaced(
+async def test_a_clip_that_two_sources_have_is_the_clip_of_neither(
     autojump_clock: object,
 ) -> None:
     stage = long()
     async with stage.open() as renewal:
-        old, _ = await two(stage, renewal)
-        stage.provider.live["simulated-2"].tell(ClipUpdated(Clip(old.clip, "queued")))
-        await wait_all_tasks_blocked()
-        assert (await renewal.enqueue(continuing(old.clip))).source == old.source
-        await renewal.move((await renewal.enqueue(continuing(old.clip))).clip, 0)
-        await wait_all_tasks_blocked()
-        (told,) = stage.said(Recovering)
-        assert (told.source.incarnation, told.mode, told.why) == (2, "replace", "contract-broken")
-        assert told.failure is not None
-        assert told.failure.type == ContractBroken.__name__
-        assert "source 2 has a clip that source 1 has" in told.failure.message
-        await until(lambda: "simulated-2" not in stage.provider.live)
+        old, new = await two(stage, renewal)
+        desk = Desk(stage.provider.live["simulated-2"])
+        desk.answer = old.clip
+        desk.answered.set()
+        assert (await renewal.enqueue(scene())).clip == old.clip  # which does no harm by itself
+        before = stage.provider.dispatched
+        for command in (
+            lambda: renewal.enqueue(continuing(old.clip)),
+            lambda: renewal.enqueue(scene(), before=old.clip),
+            lambda: renewal.remove(old.clip),
+            lambda: renewal.move(old.clip, 0),
+        ):
+            with pytest.raises(ContractBroken, match=r"source 2 .* of source 1 has") as caught:
+                await command()
+            assert (caught.value.outcome, caught.value.detail) == ("not-submitted", old.clip)
+        assert (stage.provider.dispatched, desk.sent) == (before, 1)
+        assert (await renewal.enqueue(scene())).source == new.source
+        assert not stage.said(Recovering)
 
 
 async def test_a_clip_is_removed_where_it_is(autojump_clock: object) -> None:

@@ -27,18 +27,15 @@ from trio_reactor.renewal import (
     SessionRetired,
     Submission,
 )
-from trio_reactor.renewal.chain.chain import Chain
 from trio_reactor.renewal.engine.submission import Completed, Prepared, Submitting
 from trio_reactor.renewal.events import (
     HandedOver,
     OnAir,
     Recovered,
-    Recovering,
     Replaced,
     SourceClosed,
 )
 from trio_reactor.renewal.events import Prepared as NextPrepared
-from trio_reactor.renewal.slot.slot import Slot
 
 
 async def test_to_prepare_leaves_no_trace(autojump_clock: object) -> None:
@@ -399,27 +396,25 @@ async def _unknown(submission: Submission) -> None:
 
 
 async def test_an_answer_in_the_step_in_which_its_source_has_ended_comes_too_late(
-    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: object,
 ) -> None:
     stage = Stage(lifetime=None)
     async with stage.open() as renewal, trio.open_nursery() as nursery:
         await trio.sleep(40)
         desk = Desk(stage.provider.newest)
-        ended = Chain.slot_ended
-
-        def answer_and_end(self: Chain, slot: Slot, attempt: Any) -> None:
-            desk.answered.set()
-            ended(self, slot, attempt)
-
-        monkeypatch.setattr(Chain, "slot_ended", answer_and_end)
-        monkeypatch.setattr(renewal._chain._lineup, "_host", renewal._chain)
         slot = renewal._chain.on_air
         assert slot is not None
         assert slot.attempt is not None
+        end = functools.partial(renewal._chain.slot_ended, slot)
+
+        def answer_and_end(attempt: Any) -> None:
+            desk.answered.set()
+            end(attempt)
+
         submission = renewal.prepare(scene(), sequence=SequenceMember("titles"))
         nursery.start_soon(_unknown, submission)
         await wait_all_tasks_blocked()
-        slot.attempt._on_ended = functools.partial(renewal._chain.slot_ended, slot)
+        slot.attempt._on_ended = answer_and_end
         stage.provider.newest.die()
         await trio.sleep(1)
         titles = renewal.sequences.get("titles")
@@ -470,25 +465,6 @@ async def test_a_source_that_answers_what_it_did_not_send_breaks_its_contract(
             await submission.submit()
         assert isinstance(submission.state, Completed)
         await until(lambda: bool(stage.said(Replaced)))
-
-
-async def test_a_source_that_takes_a_clip_that_another_has_breaks_its_contract(
-    autojump_clock: object,
-) -> None:
-    stage = Stage(lifetime=60.0, renewal={"max_frames": 5000})
-    async with stage.open() as renewal:
-        accepted = await renewal.enqueue(scene(1500))
-        await until(lambda: bool(stage.said(NextPrepared)))
-        desk = Desk(stage.provider.newest)
-        desk.answer = accepted.clip
-        desk.answered.set()
-        with pytest.raises(ContractBroken, match="source 2 took a clip that source 1 has"):
-            await renewal.enqueue(scene())
-        await wait_all_tasks_blocked()
-        recovering = stage.said(Recovering)
-        assert [(each.source.incarnation, each.why) for each in recovering] == [
-            (2, "contract-broken")
-        ]
 
 
 # --------------------------------------------------------------------------------- what is kept

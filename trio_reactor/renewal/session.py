@@ -313,6 +313,7 @@ class Renewal(Generic[S_co]):
 
         Raises:
             ClipUnknown, ClipNotQueued: No source has it, or it is over.
+            ContractBroken: Two sources have a clip of this name.
             SessionRetired: Its source is gone.
             SessionRecovering: Its source takes no commands now.
             ReactorError: As for `pause_and_stop`.

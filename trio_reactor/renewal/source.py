@@ -185,6 +185,8 @@ class Clip(msgspec.Struct, frozen=True):
     """One clip as its source sees it."""
 
     id: str
+    """Its identity, distinct from those of all other sources: a request that names a clip of which
+    two live sources have one is refused."""
     phase: ClipPhase
     frames: int | None = None
     """How many pictures it has, once that is known."""

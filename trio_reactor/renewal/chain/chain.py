@@ -25,7 +25,7 @@ from trio_reactor.renewal.allocation.records import AllocationRecord
 from trio_reactor.renewal.engine.register import Sequences
 from trio_reactor.renewal.engine.routing import RetiredClips
 from trio_reactor.renewal.engine.sequences import SequenceState
-from trio_reactor.renewal.errors import ContractBroken, OpenFailed, RouteChanged, refusal, sole
+from trio_reactor.renewal.errors import OpenFailed, RouteChanged, refusal, sole
 from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.policy import phases
@@ -422,17 +422,7 @@ class Chain:
         self.changed()
 
     def slot_accepted(self, slot: Slot, clip: str, position: int | None) -> None:
-        """A source answered that it took a clip, at this place or at the end.
-
-        Raises:
-            ContractBroken: Another source that is live has this clip.
-        """
-        for other in (self.on_air, self.next):
-            if other is not None and other is not slot and clip in other.book:
-                raise ContractBroken(
-                    f"source {slot.incarnation} took a clip that source {other.incarnation} has",
-                    outcome="unknown",
-                )
+        """A source answered that it took a clip, at this place or at the end."""
         if slot.live:
             slot.book.accepted(clip, self.world.clock(), position)
         elif not slot.book.knows(clip):

@@ -140,12 +140,13 @@ class Engine:
             ClipNotQueued: It is over.
             SessionRetired: Its source is gone.
             SessionRecovering: Its source takes no work now.
+            ContractBroken: Two sources have it.
             QueueFull: Too many commands are pending.
             Closed, Failed: No commands are taken.
         """
         self._owner.check()
         self.check_room()
-        self._contain(clip)
+        self._check_sole(clip)
         slot = locate("clip", clip, self._slots(), self._gone())
         if slot is None:
             raise SessionRetired("the source of the clip is gone")
@@ -185,7 +186,7 @@ class Engine:
             raise SessionRetired("the last source is gone")
         named, sequence = order.placement.named, order.sequence
         for clip in named.values():
-            self._contain(clip)
+            self._check_sole(clip)
         bound = None if sequence is None else self._chain.sequences._owner(sequence.id)
         # Only what is bound to nothing goes where the chain prefers it.
         free = self._chain.route() if bound is None and not named else None
@@ -213,14 +214,17 @@ class Engine:
     def _gone(self) -> Container[str]:
         return _Gone(tuple(self._chain.leaving.values()), self._chain.retired_clips)
 
-    def _contain(self, clip: str) -> None:
-        """Two live sources cannot have one clip: the second one is not to be trusted."""
-        have = [slot for slot in self._slots() if clip in slot.book]
-        for second in have[1:]:
-            broken = ContractBroken(
-                f"source {second.incarnation} has a clip that source {have[0].incarnation} has"
+    def _check_sole(self, clip: str) -> None:
+        """Raise if two live sources have this clip: then its name says nothing.
+
+        Where clips are not named that does no harm, and no source is let go for it.
+        """
+        have = [slot.incarnation for slot in self._slots() if clip in slot.book]
+        if len(have) > 1:
+            raise ContractBroken(
+                f"source {have[1]} has a clip of the name that one of source {have[0]} has",
+                detail=clip,
             )
-            self._chain.slot_lost(second, "contract-broken", broken)
 
 
 @final

@@ -150,7 +150,8 @@ class Submission:
             Refused: The provider said no.
             Lost: The source was lost; `outcome` says whether the request may have arrived.
             TimedOut: It was not answered in time; `outcome` says whether it may have arrived.
-            ContractBroken: The answer makes no sense.
+            ContractBroken: The answer makes no sense; or, with the outcome `not-submitted`, two
+                sources have a clip of the name that it names.
             Closed, Failed: The renewal is closed, or has failed.
         """
         if self._outcome is not None:

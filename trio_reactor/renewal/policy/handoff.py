@@ -48,7 +48,7 @@ class BoundaryFacts(msgspec.Struct, frozen=True):
     """What decides whether an old source may hand over."""
 
     open_sequences: bool
-    """Whether a sequence is open on the old source."""
+    """Whether a sequence is open on the old source, or a command to it is not answered."""
     idle_since: float | None
     """Since when the old source has had no clip in any phase, on the clock; `None` if it has."""
     next_ready: bool
