@@ -700,21 +700,21 @@ async def test_an_observer_that_raises_delays_and_harms_nobody(autojump_clock: o
         assert renewal.state.on_air is not None
 
 
-async def test_an_answer_with_a_clip_that_another_source_has_is_a_broken_contract(
+async def test_clips_of_two_sources_with_one_identity_are_told_apart(
     autojump_clock: object,
 ) -> None:
     on, old, new = stage(), Actor("old", 60.0), Actor("new", 60.0)
     async with on.open(giving(old, new)) as renewal:
         first = await renewal.enqueue(scene())
-        assert (first.clip, first.source.id) == ("clip", "old")
         await until(lambda: len(on.said(Prepared)) == 1)
-        with pytest.raises(
-            ContractBroken, match="source 2 took a clip that source 1 has"
-        ) as caught:
-            await renewal.enqueue(scene())
-        assert caught.value.outcome == "unknown"
-        (told,) = on.said(Recovering)
-        assert (told.source.id, told.mode, told.why) == ("new", "replace", "contract-broken")
-        await until(lambda: len(on.said(SourceClosed)) == 1)
+        second = await renewal.enqueue(scene())
+        assert (first.clip, second.clip) == ("clip", "clip")
+        assert (first.source.id, second.source.id) == ("old", "new")
+        old.events[0].event(ClipEnded("clip", 0))
+        (ended,) = on.said(ClipChanged)
+        assert ended.source == first.source
         assert renewal.state.on_air is not None
-        assert [clip.id for clip in renewal.state.on_air.clips] == ["clip"]
+        assert renewal.state.next is not None
+        assert renewal.state.on_air.clips == ()
+        assert [clip.id for clip in renewal.state.next.clips] == ["clip"]
+        await renewal.remove("clip")  # which is the new one's alone by now
