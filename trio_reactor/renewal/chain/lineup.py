@@ -216,14 +216,14 @@ class Lineup:
     def take_off_air(self, slot: Slot, occurrence: phases.Occurrence) -> events.Tail:
         """Let go of the source on air; the place is vacant.  Returns its tail."""
         self.on_air = None
+        # Before anything is asked of it: what it tells meanwhile comes from one that has left.
+        self.let_go(slot, occurrence)
         self._before = self._trace(slot)
         self._vacant_since = self._owner.world.clock()
         lost = None
         with defects_are_terminal(self._owner):
             lost = self._host.output.losses.end_feed()
-        tail = slot.tail((None, None) if lost is None else (lost.frames, lost.samples))
-        self.let_go(slot, occurrence)
-        return tail
+        return slot.tail((None, None) if lost is None else (lost.frames, lost.samples))
 
     def _trace(self, slot: Slot) -> Trace:
         """What is to be known of a source by its successor.  A defect of the source is terminal."""

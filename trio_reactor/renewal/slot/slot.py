@@ -428,10 +428,10 @@ class Slot:
             raise self._contract_broken(fault)
         if frames.live:
             self.media, self.generation = media, generation
-            # Before they are asked to end: what they lost is not to be told by what has ended.
-            for old in self.unclosed:
-                if old is not media:
-                    self.host.output.losses.retire(old)
+            # It feeds the output already, also if it is not set up in the end.  And before those
+            # that are over are asked to end: what they lost is not to be told by what has ended.
+            if self.host.on_air is self:
+                self.host.output.losses.activate(media, from_start=True)
             await account(self, keep=media)
         # What was set since is told before it counts as set up: nothing is awaited after this.
         await applied.tell()
