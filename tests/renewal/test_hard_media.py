@@ -105,3 +105,22 @@ async def test_a_source_that_tells_of_its_loss_while_it_is_asked_for_what_it_lef
         await trio.sleep(30)
     assert source.closes == 1
     assert "Recovering" not in stage.story
+
+
+async def test_what_an_old_generation_lost_is_asked_before_it_is_ended(
+    autojump_clock: object,
+) -> None:
+    class Forgetting(Counting):
+        def losses(self) -> MediaLosses:
+            return MediaLosses() if self.closes else MediaLosses(2, 20)
+
+    class Camera(Lasting):
+        def reel(self) -> Any:
+            self.reels += 1
+            return Forgetting(self.reels)
+
+    stage, source = Stage(renewal={"stable_after": 0.0}), Camera("camera")
+    async with stage.open(giving(source)) as renewal:
+        source.media[0].lost(None)
+        await until(lambda: "Recovered" in stage.story)
+        assert renewal.pressure().frames_lost == 4
