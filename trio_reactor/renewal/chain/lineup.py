@@ -123,16 +123,16 @@ class Lineup:
         except Overflow as full:
             self._owner.fail(full)
         except Closed:
-            if self._owner.failure is None:
+            # What was asked for it had a defect, or has cancelled what is around the renewal.
+            if not self._owner.stopping.is_set:
                 raise
-            # The one before has a defect, and so nothing is opened after it.
 
     def open(self, cause: OpenCause, *, adopt: AllocationRecord | None = None) -> Slot:
         """Begin to open the next source, or to adopt what a dead process left.
 
         Raises:
             Overflow: There is no room for its clean-up.
-            Closed: The one before has a defect, which is terminal.
+            Closed: The owner stops: what was asked for it had a defect, or has cancelled it.
         """
         before = self._before if self.on_air is None else self._trace(self.on_air)
         handle = None if before is None else self.offers.offer(before.handle)
