@@ -52,6 +52,10 @@ class Trace(msgspec.Struct, frozen=True):
 class LineupHost(SlotHost, Protocol):
     """What hears of the ends of attempts, beside what a slot tells."""
 
+    def is_wanted_after(self, slot: Slot) -> bool:
+        """Whether the application has asked for a successor of this source."""
+        ...
+
     def slot_departed(self, slot: Slot, attempt: Attempt[Source]) -> None:
         """A source that was held is lost, or has expired."""
         ...
@@ -181,6 +185,7 @@ class Lineup:
         assert old is not None  # noqa: S101 - the policy saw both
         assert new is not None  # noqa: S101
         tail = self.take_off_air(old, "handed-over")
+        self._count_end(old, wanted=self._host.is_wanted_after(old))
         self._announce.handed_over(old.ref, old.age_at_end, new, evidence, tail, 0.0)
         self._put_on_air(new, "plan", 0.0)
 
@@ -189,6 +194,7 @@ class Lineup:
         old = self.on_air
         assert old is not None  # noqa: S101 - the policy saw it
         tail = self.take_off_air(old, "handed-over")
+        self._count_end(old, wanted=self._host.is_wanted_after(old))
         self._yielded = (Trace(old.ref, old.age_at_end), evidence, tail)
         self.vacancy = "plan"
 
@@ -268,7 +274,12 @@ class Lineup:
             self._count_end(slot)
         self.let_go(slot, occurrence)
 
-    def _count_end(self, slot: Slot) -> None:
+    def _count_end(self, slot: Slot, *, wanted: bool = False) -> None:
+        """Count a source that ended by itself before it was a good one.
+
+        One that has announced its end did that too, although it was handed over.
+        """
         if slot.lifespan is not None:
             failure = slot.loss or Lost(f"source {slot.incarnation} was lost: {slot.why}")
-            self._tally.source_ended(self._owner.world.clock(), slot.lifespan, failure)
+            now = self._owner.world.clock()
+            self._tally.source_ended(now, slot.lifespan, failure, wanted=wanted)
