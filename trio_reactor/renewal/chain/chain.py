@@ -353,7 +353,7 @@ class Chain:
             fresh=self._lineup.offers.fresh,
             exhausted=self._begun and self._tally.exhausted,
             renewing=self.renewing,
-            wanted=on_air is not None and on_air.incarnation <= self._wanted_beyond,
+            wanted=on_air is not None and self.is_wanted_after(on_air),
             stopping=self._owner.stopping.is_set,
         )
 
@@ -383,6 +383,10 @@ class Chain:
         self._owner.check()
         if not phases.takes_work(slot.phase):
             raise RouteChanged("the source that was to be told does not take it", retryable=True)
+
+    def is_wanted_after(self, slot: Slot) -> bool:
+        """Whether the application has asked for a successor of this source."""
+        return slot.incarnation <= self._wanted_beyond
 
     def is_taken(self, identity: str) -> bool:
         """Whether a source that is owned has this identity."""

@@ -52,6 +52,10 @@ class Trace(msgspec.Struct, frozen=True):
 class LineupHost(SlotHost, Protocol):
     """What hears of the ends of attempts, beside what a slot tells."""
 
+    def is_wanted_after(self, slot: Slot) -> bool:
+        """Whether the application has asked for a successor of this source."""
+        ...
+
     def slot_departed(self, slot: Slot, attempt: Attempt[Source]) -> None:
         """A source that was held is lost, or has expired."""
         ...
@@ -123,16 +127,16 @@ class Lineup:
         except Overflow as full:
             self._owner.fail(full)
         except Closed:
-            if self._owner.failure is None:
+            # What was asked for it had a defect, or has cancelled what is around the renewal.
+            if not self._owner.stopping.is_set:
                 raise
-            # The one before has a defect, and so nothing is opened after it.
 
     def open(self, cause: OpenCause, *, adopt: AllocationRecord | None = None) -> Slot:
         """Begin to open the next source, or to adopt what a dead process left.
 
         Raises:
             Overflow: There is no room for its clean-up.
-            Closed: The one before has a defect, which is terminal.
+            Closed: The owner stops: what was asked for it had a defect, or has cancelled it.
         """
         before = self._before if self.on_air is None else self._trace(self.on_air)
         handle = None if before is None else self.offers.offer(before.handle)
@@ -181,6 +185,7 @@ class Lineup:
         assert old is not None  # noqa: S101 - the policy saw both
         assert new is not None  # noqa: S101
         tail = self.take_off_air(old, "handed-over")
+        self._count_end(old, wanted=self._host.is_wanted_after(old))
         self._announce.handed_over(old.ref, old.age_at_end, new, evidence, tail, 0.0)
         self._put_on_air(new, "plan", 0.0)
 
@@ -189,6 +194,7 @@ class Lineup:
         old = self.on_air
         assert old is not None  # noqa: S101 - the policy saw it
         tail = self.take_off_air(old, "handed-over")
+        self._count_end(old, wanted=self._host.is_wanted_after(old))
         self._yielded = (Trace(old.ref, old.age_at_end), evidence, tail)
         self.vacancy = "plan"
 
@@ -216,14 +222,14 @@ class Lineup:
     def take_off_air(self, slot: Slot, occurrence: phases.Occurrence) -> events.Tail:
         """Let go of the source on air; the place is vacant.  Returns its tail."""
         self.on_air = None
+        # Before anything is asked of it: what it tells meanwhile comes from one that has left.
+        self.let_go(slot, occurrence)
         self._before = self._trace(slot)
         self._vacant_since = self._owner.world.clock()
         lost = None
         with defects_are_terminal(self._owner):
             lost = self._host.output.losses.end_feed()
-        tail = slot.tail((None, None) if lost is None else (lost.frames, lost.samples))
-        self.let_go(slot, occurrence)
-        return tail
+        return slot.tail((None, None) if lost is None else (lost.frames, lost.samples))
 
     def _trace(self, slot: Slot) -> Trace:
         """What is to be known of a source by its successor.  A defect of the source is terminal."""
@@ -268,7 +274,12 @@ class Lineup:
             self._count_end(slot)
         self.let_go(slot, occurrence)
 
-    def _count_end(self, slot: Slot) -> None:
+    def _count_end(self, slot: Slot, *, wanted: bool = False) -> None:
+        """Count a source that ended by itself before it was a good one.
+
+        One that has announced its end did that too, although it was handed over.
+        """
         if slot.lifespan is not None:
             failure = slot.loss or Lost(f"source {slot.incarnation} was lost: {slot.why}")
-            self._tally.source_ended(self._owner.world.clock(), slot.lifespan, failure)
+            now = self._owner.world.clock()
+            self._tally.source_ended(now, slot.lifespan, failure, wanted=wanted)

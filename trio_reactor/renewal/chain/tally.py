@@ -59,9 +59,12 @@ class FailureTally:
             failure,
         )
 
-    def source_ended(self, now: float, span: Lifespan, failure: BaseException) -> None:
-        """Count a source that ended by itself, if it was not a good one."""
-        self._counted(self._count.ended(now, stable_at=span.stable_at, wanted=False), now, failure)
+    def source_ended(
+        self, now: float, span: Lifespan, failure: BaseException, *, wanted: bool
+    ) -> None:
+        """Count a source that ended, if it was not a good one and nobody wanted it to."""
+        count = self._count.ended(now, stable_at=span.stable_at, wanted=wanted)
+        self._counted(count, now, failure)
 
     def failure(self) -> SourcesExhausted:
         """What ends the chain."""

@@ -16,7 +16,6 @@ from trio_reactor.errors import TimedOut, is_expected
 from trio_reactor.fence import Token
 from trio_reactor.owner import Owner
 from trio_reactor.renewal.events import LossReason
-from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.slot.checking import Check, Checking
 from trio_reactor.renewal.slot.recovery import Recovery
@@ -45,16 +44,6 @@ class UpkeepHost(Protocol):
     @property
     def options(self) -> RenewalOptions:
         """Its budgets."""
-        ...
-
-    @property
-    def output(self) -> MediaOutput:
-        """Whose losses count."""
-        ...
-
-    @property
-    def on_air(self) -> Slot | None:
-        """The slot that feeds the output now."""
         ...
 
     def slot_lost(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
@@ -113,9 +102,6 @@ class Upkeep:
             if slot.advance("recovery-failed"):
                 self._host.say_recovering(slot, "reconnect-failed", failure)
         elif slot.advance("recovered"):
-            if slot is self._host.on_air and slot.media is not None:
-                with defects_are_terminal(self._owner):
-                    self._host.output.losses.activate(slot.media, from_start=True)
             now = self._host.world.clock()
             self._host.announce.recovered(
                 slot, now - (now if slot.lost_at is None else slot.lost_at)

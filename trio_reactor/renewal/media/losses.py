@@ -124,7 +124,7 @@ def _told(media: Media) -> MediaLosses:
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value < 2**63
 
 
 def _sum(one: MediaLosses, other: MediaLosses) -> MediaLosses:

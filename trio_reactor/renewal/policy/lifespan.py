@@ -51,7 +51,7 @@ class Lifespan(msgspec.Struct, frozen=True):
         fault = notice_fault(expires_in)
         if fault is not None:
             raise ValueError(fault)
-        expires_at = now + max(0.0, expires_in)
+        expires_at = now + max(0.0, float(expires_in))
         if self.expires_at is not None and self.expires_at <= expires_at:
             return self
         prepare_at = None
@@ -74,8 +74,8 @@ def lifetime_fault(lifetime: object, lead: float) -> str | None:
         return None
     if isinstance(lifetime, bool) or not isinstance(lifetime, (int, float)):
         return f"the lifetime is a {type(lifetime).__name__}, not a number of seconds"
-    if not math.isfinite(lifetime):
-        return f"the lifetime is {lifetime}; no end is None"
+    if not _is_finite(lifetime):
+        return f"the lifetime is {_told(lifetime)}; no end is None"
     if lifetime <= 0:
         return f"the lifetime is {lifetime} s, which is over already"
     if lifetime <= lead:
@@ -87,9 +87,21 @@ def notice_fault(expires_in: object) -> str | None:
     """What is wrong with the notice of a source that it will end sooner; `None` if nothing is."""
     if isinstance(expires_in, bool) or not isinstance(expires_in, (int, float)):
         return f"the notice gives a {type(expires_in).__name__}, not a number of seconds"
-    if not math.isfinite(expires_in):
-        return f"the notice gives {expires_in} seconds"
+    if not _is_finite(expires_in):
+        return f"the notice gives {_told(expires_in)} seconds"
     return None
+
+
+def _is_finite(seconds: float) -> bool:
+    try:
+        return math.isfinite(seconds)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def _told(seconds: float) -> str:
+    """A number that is not finite; one that no float can hold may be too long for any text."""
+    return str(seconds) if isinstance(seconds, float) else "more than any float"
 
 
 def plan(

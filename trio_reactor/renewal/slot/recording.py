@@ -29,7 +29,7 @@ from trio_reactor.renewal.jsonvalue import copy_json
 from trio_reactor.renewal.source import Predecessor, Recordable, Source
 from trio_reactor.renewal.summary import combine
 
-from .evidence import cleanup_of
+from .evidence import cleanup_of, reported_by
 
 if TYPE_CHECKING:
     from .slot import Slot
@@ -159,7 +159,7 @@ class Recording:
         """Terminate what was not adopted; returns whether its record is to be deleted."""
         slot, before = self._slot, self._slot.cleanup
         refused = refusal(failure)
-        reported = None if refused is None else refused.cleanup
+        reported = reported_by(refused)
         cleanup = next((each for each in (reported, before) if _proves(record, each)), None)
         wrong: Exception | None = None
         if cleanup is None:

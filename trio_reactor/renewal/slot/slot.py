@@ -54,7 +54,7 @@ from .recording import Recording
 from .recovery import Recovery
 from .settings import Applied
 from .sinks import SlotEvents, SlotFrames
-from .validity import MAX_IDENTITY, generation_fault, resumption_fault, state_fault
+from .validity import MAX_IDENTITY, generation_fault, is_identity, resumption_fault, state_fault
 
 if TYPE_CHECKING:
     from trio_reactor.renewal.engine.dispatch import Dispatch
@@ -373,7 +373,7 @@ class Slot:
     def _accept(self, source: Source) -> Lifespan:
         """Take what a source says of itself, if it is what a source must be."""
         identity = cast("object", source.id)  # an adapter may say anything
-        if not isinstance(identity, str) or not 0 < len(identity) <= MAX_IDENTITY:
+        if not isinstance(identity, str) or not is_identity(identity):
             raise OpenFailed(
                 f"source {self.incarnation} has no identity of 1 to {MAX_IDENTITY} characters"
             )
@@ -386,7 +386,9 @@ class Slot:
         fault = lifetime_fault(lifetime, self.host.options.lead)
         if fault is not None:
             raise OpenFailed(f"source {self.incarnation}: {fault}")
-        self.source, self.identity, self.lifetime = source, identity, lifetime
+        self.source, self.identity = source, identity
+        # A plain one: a float of somebody else's cannot be encoded, nor can a long integer.
+        self.lifetime = None if lifetime is None else float(lifetime)
         # Once: before Python 3.12 `isinstance` evaluates every property that a protocol names.
         exclusive = cast("object", isinstance(source, Exclusive) and source.exclusive)
         if not isinstance(exclusive, bool):
@@ -400,7 +402,7 @@ class Slot:
         self.receptive = source if isinstance(source, Receptive) else None
         self.resumable = _resumable(source)
         world = self.host.world
-        self.lifespan = plan(world.clock(), lifetime, self.host.options, world.random)
+        self.lifespan = plan(world.clock(), self.lifetime, self.host.options, world.random)
         return self.lifespan
 
     async def _connect(self, source: Playable) -> None:
@@ -426,10 +428,10 @@ class Slot:
             raise self._contract_broken(fault)
         if frames.live:
             self.media, self.generation = media, generation
-            # Before they are asked to end: what they lost is not to be told by what has ended.
-            for old in self.unclosed:
-                if old is not media:
-                    self.host.output.losses.retire(old)
+            # It feeds the output already, also if it is not set up in the end.  And before those
+            # that are over are asked to end: what they lost is not to be told by what has ended.
+            if self.host.on_air is self:
+                self.host.output.losses.activate(media, from_start=True)
             await account(self, keep=media)
         # What was set since is told before it counts as set up: nothing is awaited after this.
         await applied.tell()

@@ -30,6 +30,7 @@ __all__ = [
     "cleanup_fault",
     "event_fault",
     "generation_fault",
+    "is_identity",
     "resumption_fault",
     "state_fault",
     "video_fault",
@@ -44,6 +45,11 @@ MAX_RESUMPTION: Final = 65_536
 _BYTES: Final = (bytes, bytearray, memoryview)
 
 
+def is_identity(text: str) -> bool:
+    """Whether this text can be what a source or a clip is known by."""
+    return 0 < len(text) <= MAX_IDENTITY and _is_unicode(text)
+
+
 def event_fault(event: object) -> str | None:
     """What is wrong with an event.
 
@@ -51,9 +57,9 @@ def event_fault(event: object) -> str | None:
     """
     if isinstance(event, GoingAway):
         reason = cast("object", event.reason)
-        return (
-            None if isinstance(reason, str) else "told that it ends, and a reason that is no text"
-        )
+        if isinstance(reason, str) and _is_unicode(reason):
+            return None
+        return "told that it ends, and a reason that is no text"
     if not isinstance(event, ClipUpdated | ClipStarted | ClipEnded | ClipFailed):
         return f"told a {type(event).__name__}, which is no event"
     fault = _fault(event, type(event))
@@ -61,7 +67,7 @@ def event_fault(event: object) -> str | None:
         return f"told a {type(event).__name__} that makes no sense: {fault}"
     if isinstance(event, ClipUpdated):
         return _clip_fault(event.clip)
-    if not 0 < len(event.clip) <= MAX_IDENTITY:
+    if not is_identity(event.clip):
         return f"told of a clip that has no identity of 1 to {MAX_IDENTITY} characters"
     frames = None if isinstance(event, ClipFailed) else event.frames
     return _frames_fault(frames)
@@ -140,6 +146,7 @@ def _fault(value: msgspec.Struct, kind: type[msgspec.Struct]) -> str | None:
     """What is wrong with the fields of a record: there is no check when it is made."""
     try:
         if msgspec.convert(msgspec.to_builtins(value), kind) == value:
+            msgspec.json.encode(value)  # not so with text that is no Unicode
             return None
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as fault:
         told = str(fault)
@@ -149,7 +156,7 @@ def _fault(value: msgspec.Struct, kind: type[msgspec.Struct]) -> str | None:
 
 
 def _clip_fault(clip: Clip) -> str | None:
-    if not 0 < len(clip.id) <= MAX_IDENTITY:
+    if not is_identity(clip.id):
         return f"told of a clip that has no identity of 1 to {MAX_IDENTITY} characters"
     return _frames_fault(clip.frames)
 
@@ -158,6 +165,15 @@ def _frames_fault(frames: int | None) -> str | None:
     if frames is not None and not 0 <= frames < 2**63:
         return "told of a clip with a number of pictures that is none"
     return None
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it can be encoded: a provider's JSON may hold one half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_count(value: object, least: int) -> bool:
@@ -181,7 +197,10 @@ def _placed_fault(frame: VideoFrame | AudioFrame) -> str | None:
     clip, time = cast("object", frame.clip), cast("object", frame.time)
     if not isinstance(cast("object", frame.format), str):
         return "gave a frame of a format that is no text"
-    if not (type(time) is float or type(time) is int) or not math.isfinite(time):
+    try:
+        if not (type(time) is float or type(time) is int) or not math.isfinite(time):
+            return "gave a frame for a time that is none"
+    except OverflowError:  # an integer that no float can hold
         return "gave a frame for a time that is none"
     if clip is None or (isinstance(clip, str) and len(clip) <= MAX_IDENTITY):
         return None
