@@ -6,7 +6,7 @@ Pure.  Each function tells the fault in words, or `None`; who asks says which so
 from __future__ import annotations
 
 import math
-from typing import Final, cast
+from typing import Final, TypeGuard, cast
 
 import msgspec
 
@@ -30,6 +30,8 @@ __all__ = [
     "cleanup_fault",
     "event_fault",
     "generation_fault",
+    "is_identity",
+    "is_unicode",
     "resumption_fault",
     "state_fault",
     "video_fault",
@@ -42,6 +44,16 @@ MAX_RESUMPTION: Final = 65_536
 """The longest handle to resume from, in characters."""
 
 _BYTES: Final = (bytes, bytearray, memoryview)
+
+
+def is_identity(value: object) -> TypeGuard[str]:
+    """Whether this can be the identity of a source or clip: Unicode text within its bound."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_IDENTITY and is_unicode(value)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be encoded: a Python string may hold halves of characters."""
+    return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def event_fault(event: object) -> str | None:
@@ -61,7 +73,7 @@ def event_fault(event: object) -> str | None:
         return f"told a {type(event).__name__} that makes no sense: {fault}"
     if isinstance(event, ClipUpdated):
         return _clip_fault(event.clip)
-    if not 0 < len(event.clip) <= MAX_IDENTITY:
+    if not is_identity(event.clip):
         return f"told of a clip that has no identity of 1 to {MAX_IDENTITY} characters"
     frames = None if isinstance(event, ClipFailed) else event.frames
     return _frames_fault(frames)
@@ -149,7 +161,7 @@ def _fault(value: msgspec.Struct, kind: type[msgspec.Struct]) -> str | None:
 
 
 def _clip_fault(clip: Clip) -> str | None:
-    if not 0 < len(clip.id) <= MAX_IDENTITY:
+    if not is_identity(clip.id):
         return f"told of a clip that has no identity of 1 to {MAX_IDENTITY} characters"
     return _frames_fault(clip.frames)
 
