@@ -1,0 +1,71 @@
+"""Borrowing and checking where something ends in the same step."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from line_stage import Exchange, Line, options
+from trio.testing import wait_all_tasks_blocked
+
+from trio_reactor.errors import Closed, Retired
+from trio_reactor.renewal import Renewal, open_renewal
+
+
+async def test_the_first_who_borrows_may_do_so_in_the_clean_up_of_a_cancelled_body(
+    autojump_clock: object,
+) -> None:
+    exchange = Exchange()
+    used: list[int] = []
+    with trio.CancelScope() as scope:
+        async with open_renewal(exchange, options=options()) as renewal:
+            scope.cancel()
+            with trio.CancelScope(shield=True):
+                async with renewal.borrow() as line:
+                    used.append(line.number)
+                exchange.newest.lose()
+                await wait_all_tasks_blocked()
+                with pytest.raises(Closed):
+                    async with renewal.borrow():
+                        raise AssertionError
+    assert used == [1]
+
+
+async def test_who_uses_the_whole_budget_of_close_leaves_the_source_its_own(
+    autojump_clock: object,
+) -> None:
+    exchange = Exchange(lifetime=None, close_delay=4.0)
+
+    async def stay(renewal: Renewal[Line]) -> None:
+        with pytest.raises(Retired):
+            async with renewal.borrow():
+                await trio.sleep_forever()
+
+    async with (
+        trio.open_nursery() as nursery,
+        open_renewal(exchange, options=options(cleanup_timeout=5.0)) as renewal,
+    ):
+        nursery.start_soon(stay, renewal)
+        await wait_all_tasks_blocked()
+        report = await renewal.close()
+    assert report.complete
+    assert trio.current_time() == pytest.approx(9.0)
+
+
+async def test_a_close_in_the_step_in_which_a_check_begins_does_not_wait_for_its_budget(
+    autojump_clock: object,
+) -> None:
+    exchange = Exchange()
+    began: list[float] = []
+
+    async def check(line: Line) -> None:
+        began.append(trio.current_time())
+        if line.number == 2:
+            scope.cancel()
+        await trio.sleep(100 if line.number == 2 else 0)
+
+    with trio.CancelScope() as scope:
+        async with open_renewal(exchange, options=options(check_timeout=5.0), check=check):
+            await trio.sleep_forever()
+    assert len(began) == 2
+    assert trio.current_time() == pytest.approx(began[1])
+    assert [line.closed_at for line in exchange.lines] == [pytest.approx(began[1])] * 2
