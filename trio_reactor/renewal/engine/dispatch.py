@@ -214,6 +214,8 @@ class Dispatch(Generic[T]):
             self._host.slot_failed(self._slot, failure)
             return
         if isinstance(failure, ReactorError) and self._is_said(failure):
+            if self._committed and is_refusal(failure):
+                failure.outcome = "replied"  # that it said no says so, whatever it was made with
             self._failure = failure
         else:
             self._failure = self._lost() if self._committed else self._unreachable()
