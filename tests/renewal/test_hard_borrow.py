@@ -7,7 +7,7 @@ import trio
 from line_stage import Exchange, Line, options
 from trio.testing import wait_all_tasks_blocked
 
-from trio_reactor.errors import Closed, Retired
+from trio_reactor.errors import Closed, Lost, Retired
 from trio_reactor.renewal import Renewal, open_renewal
 
 
@@ -69,3 +69,51 @@ async def test_a_close_in_the_step_in_which_a_check_begins_does_not_wait_for_its
     assert len(began) == 2
     assert trio.current_time() == pytest.approx(began[1])
     assert [line.closed_at for line in exchange.lines] == [pytest.approx(began[1])] * 2
+
+
+async def test_close_in_the_clean_up_of_a_block_whose_source_was_lost_is_refused_too(
+    autojump_clock: object,
+) -> None:
+    exchange = Exchange(lifetime=None)
+    async with open_renewal(exchange, options=options()) as renewal:
+        with pytest.raises(Lost):
+            async with renewal.borrow():
+                exchange.newest.lose()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    with trio.CancelScope(shield=True), pytest.raises(RuntimeError):
+                        await renewal.close()
+        assert renewal.report is None
+        assert (await renewal.close()).total == 1
+
+
+async def test_who_waits_when_the_body_is_cancelled_does_not_wait_for_its_clean_up(
+    autojump_clock: object,
+) -> None:
+    exchange = Exchange(lifetime=None, open_delay=100.0)
+    told: list[tuple[str, float]] = []
+
+    async def wait(renewal: Renewal[Line]) -> None:
+        with pytest.raises(Closed):
+            async with renewal.borrow():
+                raise AssertionError
+        told.append(("borrow", trio.current_time()))
+
+    async def ask(renewal: Renewal[Line]) -> None:
+        with pytest.raises(Closed):
+            await renewal.renew("why not")
+        told.append(("renew", trio.current_time()))
+
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            async with open_renewal(exchange, options=options()) as renewal:
+                exchange.newest.lose()
+                await wait_all_tasks_blocked()
+                nursery.start_soon(wait, renewal)
+                nursery.start_soon(ask, renewal)
+                await trio.sleep(1)
+                scope.cancel()
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(20)
+    assert sorted(told) == [("borrow", 1.0), ("renew", 1.0)]

@@ -11,10 +11,11 @@ from lying_stage import Actor, giving
 from submission_stage import Desk
 from trio.testing import wait_all_tasks_blocked
 
-from trio_reactor.errors import ReactorError, Retired, TimedOut
+from trio_reactor.errors import ReactorError, Refused, Retired, TimedOut
 from trio_reactor.renewal import ClipRequest, SequenceMember
-from trio_reactor.renewal.engine.sequences import MemberPending
-from trio_reactor.renewal.events import SequenceRetired
+from trio_reactor.renewal.engine.sequences import MemberPending, MemberRejected
+from trio_reactor.renewal.engine.submission import Completed
+from trio_reactor.renewal.events import Recovering, SequenceRetired
 from trio_reactor.renewal.source import Commit
 
 
@@ -145,3 +146,25 @@ async def test_a_clip_whose_identity_is_no_unicode_text_costs_its_source_its_pla
         await until(lambda: renewal.state.status == "ready")
         assert renewal.state.on_air is not None
         assert renewal.state.on_air.source.incarnation == 2
+
+
+@pytest.mark.parametrize("outcome", ["not-submitted", "unknown", "replied"])
+async def test_a_refusal_of_what_has_left_is_an_answer_whatever_it_says_of_itself(
+    outcome: Any, autojump_clock: object
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        desk = Desk(stage.provider.newest)
+        desk.answered.set()
+        desk.answer = Refused("no", outcome=outcome)
+        submission = renewal.prepare(scene(), sequence=SequenceMember("titles", "a"))
+        for _ in range(2):
+            with pytest.raises(Refused) as caught:
+                await submission.submit()
+            assert caught.value.outcome == "replied"
+        assert isinstance(submission.state, Completed)
+        assert desk.sent == 1
+        titles = renewal.sequences.get("titles")
+        assert titles is not None
+        assert isinstance(titles.members["a"], MemberRejected)
+        assert not stage.said(Recovering)
