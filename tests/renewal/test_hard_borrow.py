@@ -88,10 +88,12 @@ async def test_close_in_the_clean_up_of_a_block_whose_source_was_lost_is_refused
         assert (await renewal.close()).total == 1
 
 
+@pytest.mark.parametrize("failures", [0, 1])  # a source opens, or none does in a pause
 async def test_who_waits_when_the_body_is_cancelled_does_not_wait_for_its_clean_up(
-    autojump_clock: object,
+    failures: int, autojump_clock: object
 ) -> None:
-    exchange = Exchange(lifetime=None, open_delay=100.0)
+    exchange = Exchange(lifetime=None, open_delay=2.0, failures=failures)
+    pauses = options(first_pause=100.0, max_pause=100.0)
     told: list[tuple[str, float]] = []
 
     async def wait(renewal: Renewal[Line]) -> None:
@@ -107,13 +109,14 @@ async def test_who_waits_when_the_body_is_cancelled_does_not_wait_for_its_clean_
 
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as scope:
-            async with open_renewal(exchange, options=options()) as renewal:
+            async with open_renewal(exchange, options=pauses) as renewal:
                 exchange.newest.lose()
-                await wait_all_tasks_blocked()
+                await trio.sleep(2.5 if failures else 0.5)
                 nursery.start_soon(wait, renewal)
                 nursery.start_soon(ask, renewal)
-                await trio.sleep(1)
+                await trio.sleep(0.5)
+                cancelled_at = trio.current_time()
                 scope.cancel()
                 with trio.CancelScope(shield=True):
                     await trio.sleep(20)
-    assert sorted(told) == [("borrow", 1.0), ("renew", 1.0)]
+    assert sorted(told) == [("borrow", cancelled_at), ("renew", cancelled_at)]

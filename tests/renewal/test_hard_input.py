@@ -95,17 +95,3 @@ async def test_a_reason_that_is_none_is_refused_and_who_asks_after_it_gets_a_suc
             await renewal.renew(reason)
         with trio.fail_after(60):
             assert (await renewal.renew("a new credential")).incarnation == 2
-
-
-async def test_what_is_accepted_in_the_step_in_which_close_begins_is_still_sent(
-    autojump_clock: object,
-) -> None:
-    for _ in range(20):  # whichever of its tasks happens to run first
-        line = Ear()
-        line.listens.set()
-        async with open_renewal(ear(line), options=options()) as renewal:
-            await renewal.send_input(b"0")
-            await wait_all_tasks_blocked()
-            await renewal.send_input(b"1")
-            await renewal.close()
-        assert line.heard == [b"0", b"1"]
