@@ -105,7 +105,7 @@ class Slot:
         self.checking: Checking | None = None
         """The check of it before it goes on air, under way."""
         self.checked = not host.has_check
-        """Whether it may go on air, as far as the application's check goes."""
+        """Whether it may go on air, as far as the application's check of its connection goes."""
         self.pending: dict[Dispatch[Any], None] = {}
         """Commands that were not answered yet."""
         self.loans: dict[Loan, None] = {}
@@ -481,6 +481,7 @@ class Slot:
         self._events.advance()
         self._frames.advance()
         self._broken = None
+        self.checked = not self.host.has_check
         await source.reconnect()
         if self.live and self.playable is not None:
             await self._connect(self.playable)
