@@ -11,11 +11,11 @@ from lying_stage import Actor, giving
 from submission_stage import Desk
 from trio.testing import wait_all_tasks_blocked
 
-from trio_reactor.errors import ReactorError, Refused, Retired, TimedOut
-from trio_reactor.renewal import ClipRequest, SequenceMember
-from trio_reactor.renewal.engine.sequences import MemberPending, MemberRejected
+from trio_reactor.errors import Lost, ReactorError, Refused, Retired, TimedOut
+from trio_reactor.renewal import ClipRequest, ContractBroken, SequenceMember
+from trio_reactor.renewal.engine.sequences import MemberIndeterminate, MemberPending, MemberRejected
 from trio_reactor.renewal.engine.submission import Completed
-from trio_reactor.renewal.events import Recovering, SequenceRetired
+from trio_reactor.renewal.events import OnAir, Recovering, SequenceRetired
 from trio_reactor.renewal.source import Commit
 
 
@@ -168,3 +168,53 @@ async def test_a_refusal_of_what_has_left_is_an_answer_whatever_it_says_of_itsel
         assert titles is not None
         assert isinstance(titles.members["a"], MemberRejected)
         assert not stage.said(Recovering)
+
+
+@pytest.mark.parametrize("outcome", ["not-submitted", "unknown"])
+async def test_only_an_answer_can_tell_that_nothing_came_of_what_has_left(
+    outcome: Any, autojump_clock: object
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        desk = Desk(stage.provider.newest)
+        desk.answered.set()
+        desk.answer = Lost("the connection is gone", outcome=outcome)
+        submission = renewal.prepare(scene(), sequence=SequenceMember("titles", "a"))
+        with pytest.raises(Lost) as caught:
+            await submission.submit()
+        assert caught.value.outcome == "unknown"
+        titles = renewal.sequences.get("titles")
+        assert titles is not None
+        assert isinstance(titles.members["a"], MemberIndeterminate)
+        await until(lambda: len(stage.said(OnAir)) == 2)
+        assert desk.sent == 1
+
+
+class Stutterer(Actor):
+    """One that sends what it is given twice."""
+
+    sent = 0
+
+    async def enqueue(
+        self, request: ClipRequest, /, *, position: int | None = None, commit: Commit
+    ) -> str:
+        for _ in range(2):
+            commit()
+            self.sent += 1
+            await trio.sleep(1)
+        return "clip"
+
+
+async def test_a_source_that_would_send_a_request_twice_is_stopped_and_replaced(
+    autojump_clock: object,
+) -> None:
+    stage = Stage()
+    stutterer = Stutterer()
+    async with stage.open(giving(stutterer)) as renewal:
+        submission = renewal.prepare(scene())
+        for _ in range(2):
+            with pytest.raises(ContractBroken) as caught:
+                await submission.submit()
+            assert caught.value.outcome == "unknown"
+        assert stutterer.sent == 1
+        await until(lambda: len(stage.said(OnAir)) == 2)
