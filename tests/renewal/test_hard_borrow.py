@@ -95,6 +95,7 @@ async def test_who_waits_when_the_body_is_cancelled_does_not_wait_for_its_clean_
     exchange = Exchange(lifetime=None, open_delay=2.0, failures=failures)
     pauses = options(first_pause=100.0, max_pause=100.0)
     told: list[tuple[str, float]] = []
+    cancelled_at = 0.0
 
     async def wait(renewal: Renewal[Line]) -> None:
         with pytest.raises(Closed):

@@ -387,7 +387,7 @@ class Renewal(Generic[S_co]):
             reason: Why, in the application's words, for `RenewalWanted`.
 
         Raises:
-            ValueError: The reason is not Unicode text of at most `MAX_REASON` characters.
+            ValueError: The reason is not Unicode text of at most 1024 characters.
             NotRenewing: Renewal was stopped.
             RuntimeError: Called inside a block that borrows, and that source would have to leave
                 before there is room for what is asked for.
