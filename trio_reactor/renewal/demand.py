@@ -11,7 +11,7 @@ Who asked and leaves does not take the request back.
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, cast, final
 
 import trio
 
@@ -21,8 +21,12 @@ from .borrowing import Borrowing
 from .chain.chain import Chain
 from .errors import NotRenewing
 from .events import SourceRef
+from .slot.validity import is_unicode
 
-__all__ = ["Demand"]
+__all__ = ["MAX_REASON", "Demand"]
+
+MAX_REASON: Final = 1024
+"""The longest reason for a successor, in characters."""
 
 
 @final
@@ -62,6 +66,7 @@ class Demand:
 
     async def renew(self, reason: str) -> SourceRef:
         """Ask for a successor and wait until it is on air; see `Renewal.renew`."""
+        _check_reason(reason)
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
         self._check_outside()
@@ -69,8 +74,8 @@ class Demand:
         beyond = self._chain.ledger.incarnations
         request = self._requests.get(beyond)
         if request is None:
-            request = self._requests[beyond] = _Request(beyond)
             self._chain.announce.wanted(self._chain.on_air, reason)
+            request = self._requests[beyond] = _Request(beyond)
             self._chain.want(beyond)
         await request.settled.wait()
         if request.source is None:
@@ -111,3 +116,10 @@ class Demand:
                 continue
             del self._requests[beyond]
             request.settled.set()
+
+
+def _check_reason(reason: str) -> None:
+    given = cast("object", reason)  # an application may say anything
+    if isinstance(given, str) and len(given) <= MAX_REASON and is_unicode(given):
+        return
+    raise ValueError(f"reason: it is not Unicode text of at most {MAX_REASON} characters")

@@ -46,8 +46,9 @@ async def open_renewal(
 
     Args:
         open_source: Opens a source.
-        check: Looks at each source once, right before it goes on air, within `check_timeout`.  What
-            it raises is a loss of that source, which another follows; a defect is terminal.
+        check: Looks at each source once, right before it goes on air, within `check_timeout`; again
+            if its connection was made again since.  What it raises is a loss of that source, which
+            another follows; a defect is terminal.
         context: Called, synchronously, when a successor is opened that has nothing to resume from:
             returns what it has to be told again (`Predecessor.context`), as JSON of at most
             `max_context_bytes`.  What it raises ends the renewal, and so does what is not JSON.

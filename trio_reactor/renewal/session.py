@@ -15,6 +15,7 @@ from trio_reactor.owner import Owner
 from .borrowing import Borrow, Borrowing
 from .chain.chain import Chain
 from .demand import Demand
+from .engine.capture import check_position
 from .engine.dispatch import Dispatch
 from .engine.engine import Engine
 from .engine.register import Sequences
@@ -174,6 +175,7 @@ class Renewal(Generic[S_co]):
         Always a checkpoint; cancelled there, nothing was accepted.
 
         Raises:
+            TypeError: It is not bytes, nor anything else that holds them.
             InputOverflow: It does not fit; nothing of it is sent.
             Refused: The source on air is not `Receptive`.
             SessionRetired: The last source is gone.
@@ -211,8 +213,8 @@ class Renewal(Generic[S_co]):
             sequence: As what it belongs to a sequence, all of which one source plays.
 
         Raises:
-            ValueError: The payload is not JSON, too deep or too large; a name is none; or both a
-                position and a clip to go before are given.  The message says what.
+            ValueError: The payload is not JSON, too deep or too large; a name or the position is
+                none; or both a position and a clip to go before are given.  The message says what.
         """
         return self._engine.prepare(
             request,
@@ -327,8 +329,10 @@ class Renewal(Generic[S_co]):
         Cancelled before it is sent, nothing is sent; after that it goes on without its caller.
 
         Raises:
+            ValueError: The position is not an integer of 64 bits.
             ReactorError: As for `remove`.
         """
+        check_position(position)
         slot, source = self._engine.holder(clip)
 
         async def move() -> None:
@@ -384,6 +388,7 @@ class Renewal(Generic[S_co]):
             reason: Why, in the application's words, for `RenewalWanted`.
 
         Raises:
+            ValueError: The reason is not Unicode text of at most 1024 characters.
             NotRenewing: Renewal was stopped.
             RuntimeError: Called inside a block that borrows, and that source would have to leave
                 before there is room for what is asked for.

@@ -72,6 +72,8 @@ class Upstream:
 
     async def send(self, data: bytes) -> None:
         """Accept a piece; see `Renewal.send_input`."""
+        if type(data) is not bytes:
+            data = memoryview(data).tobytes()  # a buffer may be used again while it is held
         await trio.lowlevel.checkpoint()
         self._owner.check()
         chain = self._chain

@@ -110,9 +110,11 @@ class Upkeep:
         self._host.changed()
 
     async def _check(self, slot: Slot, checking: Checking) -> None:
+        connection = slot.connection
         failure = await checking.run()
         if failure is None:
-            slot.checked = True
+            # What was made again meanwhile has not been looked at.
+            slot.checked = connection.live
         elif slot.live:
             self._host.slot_lost(slot, "check-failed", failure)
         self._host.changed()

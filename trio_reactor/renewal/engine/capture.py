@@ -8,10 +8,10 @@ from __future__ import annotations
 from math import isfinite
 from typing import Final, cast, final
 
-from trio_reactor.renewal.slot.slot import MAX_IDENTITY
+from trio_reactor.renewal.slot.validity import MAX_IDENTITY, is_identity
 from trio_reactor.renewal.source import ClipRequest, Json
 
-__all__ = ["MAX_DEPTH", "MAX_PAYLOAD_SIZE", "capture", "check_name"]
+__all__ = ["MAX_DEPTH", "MAX_PAYLOAD_SIZE", "capture", "check_name", "check_position"]
 
 MAX_DEPTH: Final = 64
 """How deep lists and dicts may lie in one another; the payload itself is the first."""
@@ -43,8 +43,14 @@ def capture(request: ClipRequest) -> ClipRequest:
 
 def check_name(what: str, name: object) -> None:
     """Raise `ValueError` unless this is text of 1 to `MAX_IDENTITY` characters."""
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_IDENTITY:
-        raise ValueError(f"{what}: a name is text of 1 to {MAX_IDENTITY} characters")
+    if not is_identity(name):
+        raise ValueError(f"{what}: a name is Unicode text of 1 to {MAX_IDENTITY} characters")
+
+
+def check_position(position: object) -> None:
+    """Raise `ValueError` unless this is an integer of 64 bits; what it means is not ours."""
+    if type(position) is not int or not -(2**63) <= position < 2**63:
+        raise ValueError("position: it is not an integer of 64 bits")
 
 
 class _Fault(Exception):

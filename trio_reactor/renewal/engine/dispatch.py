@@ -20,7 +20,8 @@ from trio_reactor.renewal.errors import ContractBroken
 from trio_reactor.renewal.events import LossReason
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.slot.settings import is_refusal
-from trio_reactor.renewal.slot.slot import MAX_IDENTITY, Slot
+from trio_reactor.renewal.slot.slot import Slot
+from trio_reactor.renewal.slot.validity import MAX_IDENTITY, is_identity
 from trio_reactor.renewal.source import Commit
 from trio_reactor.world import World
 
@@ -135,7 +136,7 @@ class Dispatch(Generic[T]):
         except Exception as failure:  # noqa: BLE001 - it is raised to the caller
             self._failed(failure)
         finally:
-            if self._answer is None and self._failure is None:
+            if not self._is_over:
                 self._failure = self._lost()
             self.drop()
             if self._settled is not None:
@@ -189,6 +190,9 @@ class Dispatch(Generic[T]):
     def _commit(self) -> None:
         if self.withdrawn:
             raise Retired("the caller has left before the request was sent")
+        if self._is_over:
+            # What was told of it stays true: an adapter may have another task write, and late.
+            raise Retired("the request was over before it was sent")
         if self._committed:
             raise ContractBroken("a request is sent once", outcome="unknown")
         self._check()
@@ -210,6 +214,8 @@ class Dispatch(Generic[T]):
             self._host.slot_failed(self._slot, failure)
             return
         if isinstance(failure, ReactorError) and self._is_said(failure):
+            if self._committed and is_refusal(failure):
+                failure.outcome = "replied"  # that it said no says so, whatever it was made with
             self._failure = failure
         else:
             self._failure = self._lost() if self._committed else self._unreachable()
@@ -226,6 +232,11 @@ class Dispatch(Generic[T]):
         Once it has left, only an answer can tell that nothing came of it.
         """
         return not self._committed or is_refusal(failure) or failure.outcome == "unknown"
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether it is known what it came to."""
+        return self._answer is not None or self._failure is not None
 
     @property
     def _fate(self) -> Outcome:
@@ -260,8 +271,8 @@ def identity_of(clip: str) -> str:
         ContractBroken: It is none.
     """
     identity = cast("object", clip)  # an adapter may answer anything
-    if not isinstance(identity, str) or not 0 < len(identity) <= MAX_IDENTITY:
+    if not is_identity(identity):
         raise ContractBroken(
             f"a clip has no identity of 1 to {MAX_IDENTITY} characters", outcome="unknown"
         )
-    return identity
+    return clip

@@ -23,7 +23,7 @@ from trio_reactor.renewal.slot.settings import is_refusal
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import ClipRequest, Playable
 
-from .capture import capture, check_name
+from .capture import capture, check_name, check_position
 from .courier import Couriers
 from .dispatch import Dispatch, identity_of
 from .routing import Placement, RetiredClips, Route, locate, resolve
@@ -68,6 +68,8 @@ class Engine:
         for name, clip in (("before", before), ("same_session_as", same_session_as)):
             if clip is not None:
                 check_name(name, clip)
+        if position is not None:
+            check_position(position)
         captured = capture(request)
         placement = Placement.of(captured.continue_from, before, same_session_as, position)
         member = ""
@@ -126,7 +128,11 @@ class Engine:
         member = order.sequence
         if member is not None and dispatch.committed:
             self._chain.sequences._settle(
-                member.id, order.member, _fate(dispatch), final=member.final
+                member.id,
+                order.member,
+                _fate(dispatch),
+                owner=dispatch.slot.incarnation,
+                final=member.final,
             )
         submission._landed(dispatch)
 

@@ -124,7 +124,9 @@ class Sequences:
     def _begin(self, name: str, member: str, owner: int) -> None:
         self._book.begin(name, member, owner)
 
-    def _settle(self, name: str, member: str, fate: MemberFate, *, final: bool) -> None:
+    def _settle(self, name: str, member: str, fate: MemberFate, *, owner: int, final: bool) -> None:
+        if self._book.owner(name) != owner:
+            return  # what it belonged to has been released, and the name was given anew
         before = self._book.phase(name)
         if self._book.settle(name, member, fate, final=final):
             self._told(name, before, self._book.phase(name))

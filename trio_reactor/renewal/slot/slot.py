@@ -54,7 +54,13 @@ from .recording import Recording
 from .recovery import Recovery
 from .settings import Applied
 from .sinks import SlotEvents, SlotFrames
-from .validity import MAX_IDENTITY, generation_fault, is_identity, resumption_fault, state_fault
+from .validity import (
+    MAX_IDENTITY,
+    generation_fault,
+    is_identity,
+    resumption_fault,
+    state_fault,
+)
 
 if TYPE_CHECKING:
     from trio_reactor.renewal.engine.dispatch import Dispatch
@@ -99,7 +105,7 @@ class Slot:
         self.checking: Checking | None = None
         """The check of it before it goes on air, under way."""
         self.checked = not host.has_check
-        """Whether it may go on air, as far as the application's check goes."""
+        """Whether it may go on air, as far as the application's check of its connection goes."""
         self.pending: dict[Dispatch[Any], None] = {}
         """Commands that were not answered yet."""
         self.loans: dict[Loan, None] = {}
@@ -373,7 +379,7 @@ class Slot:
     def _accept(self, source: Source) -> Lifespan:
         """Take what a source says of itself, if it is what a source must be."""
         identity = cast("object", source.id)  # an adapter may say anything
-        if not isinstance(identity, str) or not is_identity(identity):
+        if not is_identity(identity):
             raise OpenFailed(
                 f"source {self.incarnation} has no identity of 1 to {MAX_IDENTITY} characters"
             )
@@ -477,6 +483,7 @@ class Slot:
         self._events.advance()
         self._frames.advance()
         self._broken = None
+        self.checked = not self.host.has_check
         await source.reconnect()
         if self.live and self.playable is not None:
             await self._connect(self.playable)

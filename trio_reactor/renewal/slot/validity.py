@@ -6,7 +6,7 @@ Pure.  Each function tells the fault in words, or `None`; who asks says which so
 from __future__ import annotations
 
 import math
-from typing import Final, cast
+from typing import Final, TypeGuard, cast
 
 import msgspec
 
@@ -31,6 +31,7 @@ __all__ = [
     "event_fault",
     "generation_fault",
     "is_identity",
+    "is_unicode",
     "resumption_fault",
     "state_fault",
     "video_fault",
@@ -45,9 +46,14 @@ MAX_RESUMPTION: Final = 65_536
 _BYTES: Final = (bytes, bytearray, memoryview)
 
 
-def is_identity(text: str) -> bool:
-    """Whether this text can be what a source or a clip is known by."""
-    return 0 < len(text) <= MAX_IDENTITY and _is_unicode(text)
+def is_identity(value: object) -> TypeGuard[str]:
+    """Whether this can be the identity of a source or clip: Unicode text within its bound."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_IDENTITY and is_unicode(value)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be encoded: a Python string may hold halves of characters."""
+    return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def event_fault(event: object) -> str | None:
@@ -57,7 +63,7 @@ def event_fault(event: object) -> str | None:
     """
     if isinstance(event, GoingAway):
         reason = cast("object", event.reason)
-        if isinstance(reason, str) and _is_unicode(reason):
+        if isinstance(reason, str) and is_unicode(reason):
             return None
         return "told that it ends, and a reason that is no text"
     if not isinstance(event, ClipUpdated | ClipStarted | ClipEnded | ClipFailed):
@@ -165,15 +171,6 @@ def _frames_fault(frames: int | None) -> str | None:
     if frames is not None and not 0 <= frames < 2**63:
         return "told of a clip with a number of pictures that is none"
     return None
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether it can be encoded: a provider's JSON may hold one half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_count(value: object, least: int) -> bool:
