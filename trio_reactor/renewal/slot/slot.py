@@ -54,7 +54,13 @@ from .recording import Recording
 from .recovery import Recovery
 from .settings import Applied
 from .sinks import SlotEvents, SlotFrames
-from .validity import MAX_IDENTITY, generation_fault, resumption_fault, state_fault
+from .validity import (
+    MAX_IDENTITY,
+    generation_fault,
+    is_identity,
+    resumption_fault,
+    state_fault,
+)
 
 if TYPE_CHECKING:
     from trio_reactor.renewal.engine.dispatch import Dispatch
@@ -373,7 +379,7 @@ class Slot:
     def _accept(self, source: Source) -> Lifespan:
         """Take what a source says of itself, if it is what a source must be."""
         identity = cast("object", source.id)  # an adapter may say anything
-        if not isinstance(identity, str) or not 0 < len(identity) <= MAX_IDENTITY:
+        if not is_identity(identity):
             raise OpenFailed(
                 f"source {self.incarnation} has no identity of 1 to {MAX_IDENTITY} characters"
             )

@@ -6,7 +6,7 @@ Pure.  Each function tells the fault in words, or `None`; who asks says which so
 from __future__ import annotations
 
 import math
-from typing import Final, cast
+from typing import Final, TypeGuard, cast
 
 import msgspec
 
@@ -30,6 +30,7 @@ __all__ = [
     "cleanup_fault",
     "event_fault",
     "generation_fault",
+    "is_identity",
     "resumption_fault",
     "state_fault",
     "video_fault",
@@ -42,6 +43,20 @@ MAX_RESUMPTION: Final = 65_536
 """The longest handle to resume from, in characters."""
 
 _BYTES: Final = (bytes, bytearray, memoryview)
+
+
+def is_identity(value: object) -> TypeGuard[str]:
+    """Whether this can be the identity of a source: text that can be written down and is not long.
+
+    Text with lone surrogates can be neither recorded nor told.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_IDENTITY:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def event_fault(event: object) -> str | None:
@@ -139,7 +154,8 @@ def audio_fault(frame: object) -> str | None:
 def _fault(value: msgspec.Struct, kind: type[msgspec.Struct]) -> str | None:
     """What is wrong with the fields of a record: there is no check when it is made."""
     try:
-        if msgspec.convert(msgspec.to_builtins(value), kind) == value:
+        # By way of JSON, in which it may be told: so no text that cannot be encoded gets through.
+        if msgspec.json.decode(msgspec.json.encode(value), type=kind) == value:
             return None
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as fault:
         told = str(fault)
