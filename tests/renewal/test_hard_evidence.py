@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 from lying_stage import Actor, Reel, giving
@@ -19,9 +20,10 @@ from trio_reactor.renewal import (
     open_journal,
     open_renewal,
 )
+from trio_reactor.renewal.evidence import Allocation
 from trio_reactor.renewal.media.losses import MAX_LOST, LossLedger
 from trio_reactor.renewal.source import MediaLosses
-from trio_reactor.renewal.summary import RenewalReport
+from trio_reactor.renewal.summary import RenewalReport, SourceCleanup, combine
 
 SURROGATE = "\ud800"
 """Text that Python can hold, and that can neither be written down nor sent."""
@@ -80,3 +82,40 @@ def test_losses_beyond_all_measure_are_unknown_so_that_their_sums_can_be_told(
     with pytest.raises(LossesUnknown):
         ledger.total()
     assert ledger.end_feed() is None
+
+
+@pytest.mark.parametrize("allocation", ["none", "owned", "attached"])
+def test_an_end_that_is_not_confirmed_is_not_complete_whatever_was_allocated(
+    allocation: Allocation,
+) -> None:
+    cleanup = Cleanup.of(
+        "one", allocation=allocation, termination="unconfirmed", connection="closed"
+    )
+    assert not cleanup.complete
+    encoded = msgspec.json.encode(cleanup).replace(b'"complete":false', b'"complete":true')
+    with pytest.raises(msgspec.ValidationError, match="contradicts"):
+        msgspec.json.decode(encoded, type=Cleanup)
+
+
+def test_two_reports_of_one_source_keep_the_failures_of_both_and_the_later_name() -> None:
+    first, second = (
+        Cleanup.of(
+            name,
+            allocation="owned",
+            termination="confirmed",
+            connection="closed",
+            failures=(FailureRecord("Odd", name),),
+        )
+        for name in ("first", "second")
+    )
+    both = combine(first, second)
+    assert both.failures == first.failures + second.failures
+    assert both.source == "second"
+
+
+def test_a_report_of_a_source_that_was_numbered_before_the_first_is_refused() -> None:
+    closed = Cleanup.of("one", allocation="owned", termination="confirmed", connection="closed")
+    report = RenewalReport("complete", 1, True, (SourceCleanup(1, closed),))
+    encoded = report.to_json().replace(b'"incarnation":1', b'"incarnation":0')
+    with pytest.raises(msgspec.ValidationError, match="numbered"):
+        RenewalReport.from_json(encoded)
