@@ -11,10 +11,11 @@ waits for a new one to open.
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import random
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from typing import Annotated, final
 
@@ -263,14 +264,34 @@ def main(
 ) -> None:
     """Keep one connection fresh on a server that drops each after two seconds, while many ask."""
     numbers: Numbers | None = None
-    try:
-        if not as_json:
+    if not as_json:
+        with printing():
             typer.echo(f"{tasks} tasks ask for {seconds:g} s …")
+    try:
         numbers = trio.run(run, seconds, tasks)
     except* KeyboardInterrupt:
         typer.echo("interrupted", err=True)
     if numbers is None:
         raise typer.Exit(130)
+    with printing():
+        tell(numbers, seconds=seconds, tasks=tasks, as_json=as_json)
+    raise typer.Exit(1 if numbers.errors else 0)
+
+
+@contextlib.contextmanager
+def printing() -> Generator[None]:
+    """A block that prints; what cannot be written is told in a line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise  # nobody reads it any more, which is no error of ours
+        typer.echo(f"error: cannot write the result: {error.strerror}", err=True)
+        raise typer.Exit(1) from error
+
+
+def tell(numbers: Numbers, *, seconds: float, tasks: int, as_json: bool) -> None:
+    """Print what came of it."""
     if as_json:
         typer.echo(msgspec.json.encode(numbers))
     else:
@@ -289,7 +310,6 @@ def main(
         took = f"The server takes {GREETING * 1000:g} ms to greet a new connection"
         waited = "nobody" if numbers.max_wait_ms < GREETING * 1000 else "somebody"
         Console().print(f"{took}, and {waited} waited for it.", highlight=False)
-    raise typer.Exit(1 if numbers.errors else 0)
 
 
 if __name__ == "__main__":

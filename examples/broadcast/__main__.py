@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import secrets
 import signal
@@ -105,6 +106,17 @@ def main(
     if isinstance(result, int):
         typer.echo("interrupted", err=True)
         raise typer.Exit(128 + result)
+    try:
+        _tell(result, settings, as_json=as_json)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise  # nobody reads it any more, which is no error of ours
+        typer.echo(f"error: cannot write the result: {error.strerror}", err=True)
+        raise typer.Exit(1) from error
+
+
+def _tell(result: Result, settings: Settings, *, as_json: bool) -> None:
+    """Print what came of it."""
     if as_json:
         typer.echo(msgspec.json.encode(result.numbers))
     else:
@@ -114,7 +126,7 @@ def main(
             console.print(f"lost: {gap}", soft_wrap=True, highlight=False)
         for term in result.terms:
             console.print(f"{term}: {IN_WORDS[term]}", soft_wrap=True, highlight=False)
-        if drop:
+        if settings.drop:
             console.print(f"seed:      {settings.seed}", highlight=False)
         if result.unproven:
             console.print(f"sessions not proven to have ended: {result.unproven}")

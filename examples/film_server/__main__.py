@@ -113,9 +113,16 @@ def main(
         raise typer.Exit(2) from error
     try:
         trio.run(_serve, FilmServer(decoded, options), host, port, until_eof)
+    except _Unheard as error:
+        typer.echo(f"cannot tell the port: {error}", err=True)
+        raise typer.Exit(1) from error
     except OSError as error:
         typer.echo(f"--port: {host}:{port} cannot be had: {error.strerror or error}", err=True)
         raise typer.Exit(1) from error
+
+
+class _Unheard(Exception):
+    """The port could not be told on the standard output."""
 
 
 async def _serve(server: FilmServer, host: str, port: int, until_eof: bool) -> None:
@@ -127,9 +134,10 @@ async def _serve(server: FilmServer, host: str, port: int, until_eof: bool) -> N
                     server.stop()
 
             async def stop_on_eof() -> None:
-                async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
-                    while await stdin.receive_some():
-                        pass
+                if sys.stdin is not None:  # it is None if it was closed before the start
+                    async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
+                        while await stdin.receive_some():
+                            pass
                 server.stop()
 
             async def announce(*, task_status: trio.TaskStatus[int]) -> None:
@@ -139,7 +147,11 @@ async def _serve(server: FilmServer, host: str, port: int, until_eof: bool) -> N
             nursery.start_soon(stop_on_signal)
             if until_eof:
                 nursery.start_soon(stop_on_eof)
-            print(json.dumps({"port": await nursery.start(announce)}), flush=True)
+            bound = await nursery.start(announce)
+            try:
+                print(json.dumps({"port": bound}), flush=True)
+            except OSError as error:
+                raise _Unheard(error.strerror or str(error)) from error
 
 
 if __name__ == "__main__":

@@ -242,6 +242,14 @@ class Endless(Good):
         return math.nan
 
 
+class Counting(Good):
+    """Says how long it has left to live."""
+
+    @property
+    def lifetime(self) -> float:
+        return 60.0 - trio.current_time()
+
+
 class Anonymous(Good):
     @property
     def id(self) -> str:
@@ -275,6 +283,23 @@ class Fickle(Good):
 class SlowToClose(Good):
     async def close(self) -> Cleanup:
         await self.rig.dawdle()
+        return await self.inner.close()
+
+
+class Half(Good):
+    """Counts as closed as soon as it is asked to close, and is not if it is cancelled then."""
+
+    asked = False
+
+    async def close(self) -> Any:
+        if self.asked:
+            return Cleanup.of(
+                self.id, allocation="owned", termination="confirmed", connection="closed"
+            )
+        self.asked = True
+        self.rig.left_behind += 1
+        await trio.lowlevel.checkpoint()
+        self.rig.left_behind -= 1
         return await self.inner.close()
 
 
@@ -360,6 +385,16 @@ class Reviving(Good):
                     super().event(ClipUpdated(Clip(event.clip, "ready")))
 
         return await self.inner.attach(Reviver(sink))
+
+
+class Secretive(Good):
+    """Has only what waits in its state, so it seems idle while it plays its last clip."""
+
+    async def state(self) -> SourceState:
+        state = await self.inner.state()
+        return SourceState(
+            tuple(clip for clip in state.clips if clip.phase != "playing"), state.autoplay
+        )
 
 
 class Gapped(Good):
@@ -463,6 +498,16 @@ class Hanging(Good):
 class Doubling(Good):
     async def open_media(self, sink: MediaSink, /) -> Media:
         return await self.inner.open_media(Ear(sink, sink))
+
+
+class Echoing(Good):
+    async def open_media(self, sink: MediaSink, /) -> Media:
+        class Echo(Ear):
+            def audio(self, frame: Any, /) -> None:
+                super().audio(frame)
+                super().audio(frame)
+
+        return await self.inner.open_media(Echo(sink))
 
 
 class Reel:
@@ -603,12 +648,14 @@ MUTANTS: dict[str, type[MutantRig | Good]] = {
     "it has exactly the capabilities that are expected of it": Bare,
     "its identity is a string of 1 to 1,024 characters, and stays the same": Shifty,
     "its lifetime is None or a finite number of seconds, more than 0": Endless,
+    "its lifetime is counted from when it was opened, and stays the same": Counting,
     "two that live have distinct identities": Anonymous,
     "it opens after a plan, after a loss, and with context": Unheeding,
     "closing it gives evidence that is complete, names it, and can be recorded": Nameless,
     "closing it ends it on the other side": Boasting,
     "closing it twice gives the same evidence": Fickle,
     "closing it from two tasks at once gives both the same evidence": Fickle,
+    "a close that is cancelled, at whichever checkpoint, is made good by leaving": Half,
     "leaving it without closing it ends it on the other side": Leaving,
     "leaving it by an error ends it, and the error comes out": Swallowing,
     "leaving it by cancellation ends it": Cut,
@@ -625,6 +672,7 @@ MUTANTS: dict[str, type[MutantRig | Good]] = {
     "after its own end it is closed as ever, and leaves evidence": Dead,
     "a new one has no clips, and does not play what is ready until it is told to": Eager,
     "what it tells of a clip comes in order: it waits, it starts, it is over": Reviving,
+    "a clip that is on air is in the state, and playing": Secretive,
     "attaching gives the state and every event after it, without a gap": Gapped,
     "a second attach takes the events over from the first": Spreading,
     "a request is answered with the identity of a clip that the state has": Mumbling,
@@ -641,6 +689,7 @@ MUTANTS: dict[str, type[MutantRig | Good]] = {
     "what makes no sense is refused, and changes nothing": Careless,
     "what is not answered leaves promptly when it is cancelled": Hanging,
     "every picture of a clip comes once and in order, or is counted as lost": Doubling,
+    "the sound of a clip comes once and in order": Echoing,
     "a second generation has a higher number and takes the frames over from the first": Flat,
     "ending a generation twice ends it once, and nothing is put into its sink any more": Unending,
     "ending an old generation changes nothing of the new one": Overreaching,

@@ -76,6 +76,15 @@ async def _lifetime(trial: Trial) -> None:
         trial.require(fault is None, f"is wrong: {fault}")
 
 
+@LIFE.case("its lifetime is counted from when it was opened, and stays the same")
+async def _whole_lifetime(trial: Trial) -> None:
+    async with trial.opened() as source:
+        lifetime = source.lifetime
+        await trial.quiet()
+        later = source.lifetime
+        trial.require(later == lifetime, f"said {lifetime} of its lifetime, and later {later}")
+
+
 @LIFE.case("two that live have distinct identities")
 async def _distinct(trial: Trial) -> None:
     async with trial.opened() as one:
@@ -142,6 +151,20 @@ async def _at_once(trial: Trial) -> None:
                 nursery.start_soon(close, source)
                 nursery.start_soon(close, source)
         trial.require(found[0] == found[1], f"left {found[0]} to one, and {found[1]} to another")
+
+
+@LIFE.case("a close that is cancelled, at whichever checkpoint, is made good by leaving")
+async def _half_closed(trial: Trial) -> None:
+    for step in range(MAX_STEPS):
+        async with trial.opened() as source:
+            with cancel_at(step) as scope:
+                await source.close()
+            if step % 2:  # whoever was cancelled may also ask again
+                await trial.close(source)
+        await trial.until_allocated(0, f"after its close was cancelled at checkpoint {step}")
+        # Of the steps that follow the last one, one is left without another close.
+        if not scope.cancel_called and not step % 2:
+            return
 
 
 @LIFE.case("leaving it without closing it ends it on the other side")

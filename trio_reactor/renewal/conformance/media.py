@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final, cast
 
 from trio_reactor.renewal.source import ClipEnded, Media, MediaLosses
@@ -72,6 +73,24 @@ async def _pictures(trial: Trial) -> None:
             trial.require(
                 run.channels > 0 and run.rate > 0 and run.samples % run.channels == 0,
                 f"sent {run.samples} samples of {run.channels} channels at {run.rate} Hz",
+            )
+
+
+@MEDIA.case("the sound of a clip comes once and in order")
+async def _sound(trial: Trial) -> None:
+    async with trial.listening() as (source, ears):
+        await source.set_autoplay(True)
+        clip = await trial.enqueue(source)
+        await trial.over(ears, clip)
+        await trial.quiet()
+        runs = [run for run in ears.sounds if run.clip == clip and run.samples]
+        for one, next_one in pairwise(runs):
+            trial.require(
+                one.time <= next_one.time, f"sent sound for {next_one.time} s after {one.time} s"
+            )
+            trial.require(
+                one.time != next_one.time or bytes(one.data) != bytes(next_one.data),
+                f"sent the sound for {one.time} s twice",
             )
 
 

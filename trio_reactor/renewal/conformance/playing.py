@@ -92,6 +92,19 @@ def _in_order(trial: Trial, ears: Ears, clip: str) -> None:
         last = now
 
 
+@PLAYING.case("a clip that is on air is in the state, and playing")
+async def _on_air(trial: Trial) -> None:
+    async with trial.listening() as (source, ears):
+        await source.set_autoplay(True)
+        clip = await trial.enqueue(source, "long")
+        await trial.started(ears, clip)
+        asked = await source.state()
+        given = await source.attach(Ears().events)
+        for state, when in ((asked, "when asked"), (given, "to whoever attached")):
+            playing = None if state.playing is None else state.playing.id
+            trial.require(playing == clip, f"told {when} of {playing} on air, not of {clip!r}")
+
+
 @PLAYING.case("attaching gives the state and every event after it, without a gap")
 async def _no_gap(trial: Trial) -> None:
     async with trial.playing() as source, trio.open_nursery() as nursery:

@@ -8,13 +8,17 @@ never reported as zero.
 
 from __future__ import annotations
 
-from typing import cast, final
+from typing import Final, cast, final
 
 from trio_reactor.errors import EXPECTED, ReactorError
 from trio_reactor.events import FailureRecord
 from trio_reactor.renewal.source import Media, MediaLosses
 
-__all__ = ["LossLedger", "LossesUnknown"]
+__all__ = ["MAX_LOST", "LossLedger", "LossesUnknown"]
+
+MAX_LOST: Final = 2**53
+"""More than any generation can have lost: what tells as much tells no number.  The sums over the
+sources of a renewal are then told in events, whose integers are those of 64 bits."""
 
 
 class LossesUnknown(ReactorError):
@@ -124,7 +128,7 @@ def _told(media: Media) -> MediaLosses:
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**63
+    return type(value) is int and 0 <= value < MAX_LOST
 
 
 def _sum(one: MediaLosses, other: MediaLosses) -> MediaLosses:

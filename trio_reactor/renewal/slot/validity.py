@@ -151,8 +151,8 @@ def audio_fault(frame: object) -> str | None:
 def _fault(value: msgspec.Struct, kind: type[msgspec.Struct]) -> str | None:
     """What is wrong with the fields of a record: there is no check when it is made."""
     try:
-        if msgspec.convert(msgspec.to_builtins(value), kind) == value:
-            msgspec.json.encode(value)  # not so with text that is no Unicode
+        # By way of JSON, in which it may be told: so no text that cannot be encoded gets through.
+        if msgspec.json.decode(msgspec.json.encode(value), type=kind) == value:
             return None
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as fault:
         told = str(fault)

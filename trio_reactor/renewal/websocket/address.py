@@ -9,6 +9,18 @@ import msgspec
 __all__ = ["Address"]
 
 
+def _check_host(host: str) -> None:
+    """See that a host can be looked up and named in a request."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise ValueError("url: names a host that cannot be one") from None
+    if not host.isascii():
+        raise ValueError("url: names a host that is not ASCII; give its xn-- form")
+    if not host.isprintable() or " " in host:
+        raise ValueError("url: names a host that cannot be one")
+
+
 class Address(msgspec.Struct, frozen=True):
     """A `ws:` or `wss:` URL, taken apart and checked."""
 
@@ -37,6 +49,9 @@ class Address(msgspec.Struct, frozen=True):
         tls = parts.scheme == "wss"
         port = parts.port if parts.port is not None else (443 if tls else 80)
         resource = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if not resource.isascii() or not resource.isprintable() or " " in resource:
+            raise ValueError("url: its path or query holds what has to be percent-encoded")
+        _check_host(parts.hostname)
         return cls(parts.hostname, port, resource, tls)
 
     @property

@@ -200,6 +200,7 @@ class Session:
                     asked = True
                     hello = Hello(VERSION, self._token, self._resume, self._key, self._existing)
                     welcome = await greet(link, hello, self.peer)
+                    await self._check_same(link, welcome)
                     # With no checkpoint after the greeting: from here it is ended by name only.
                     scope.shield, scope.deadline = True, math.inf
                     connection = self._connected(link, welcome, scope)
@@ -215,6 +216,19 @@ class Session:
         finally:
             if connection is not None:
                 self._disconnected(connection, cause)
+
+    async def _check_same(self, link: Link, welcome: Welcome) -> None:
+        """See that what was taken up again is what was asked for.  Checkpoints only if it is not.
+
+        The end of another session, however well it is confirmed, says nothing of this one's.
+        """
+        if self._welcome is not None and welcome.session != self._welcome.session:
+            await link.close(CloseCode.DONE, "not the session that was asked for")
+            raise OpenFailed(
+                f"{self.peer} gave another session than the one that was to be taken up again",
+                permanent=True,
+                cleanup=PERHAPS_ALLOCATED,
+            )
 
     def _too_slow(self, *, asked: bool) -> OpenFailed:
         return OpenFailed(
