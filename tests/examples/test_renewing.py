@@ -82,20 +82,20 @@ async def test_who_is_cancelled_while_it_asks_leaves_no_half_line_to_the_others(
             answers.append(await connection.ask(question))
 
     impatient = trio.CancelScope()
-    nursery.start_soon(ask, LONG, impatient)
-    await wait_all_tasks_blocked()
-    if cancelled:
-        impatient.cancel()
-    nursery.start_soon(ask, "second", trio.CancelScope())
-    heard = b""
     with trio.fail_after(20):
-        while heard.count(b"\n") < 2:
-            heard += await theirs.receive_some()
-    assert heard == b"0 %b\n1 second\n" % LONG.encode()
-    await theirs.send_all(b"0 FIRST\n1 SECOND\n")
-    await wait_all_tasks_blocked()
+        async with ours, theirs:
+            async with trio.open_nursery() as asking:
+                asking.start_soon(ask, LONG, impatient)
+                await wait_all_tasks_blocked()
+                if cancelled:
+                    impatient.cancel()
+                asking.start_soon(ask, "second", trio.CancelScope())
+                heard = b""
+                while heard.count(b"\n") < 2:
+                    heard += await theirs.receive_some()
+                await theirs.send_all(b"0 FIRST\n1 SECOND\n")
+            assert heard == b"0 %b\n1 second\n" % LONG.encode()
     assert sorted(answers) == (["SECOND"] if cancelled else ["FIRST", "SECOND"])
-    await theirs.aclose()
 
 
 async def test_a_server_that_does_not_read_any_more_loses_its_connection(
@@ -130,11 +130,11 @@ async def test_goodbye_is_said_after_who_asks_just_now(nursery: trio.Nursery) ->
                 heard += part
             assert heard == b"0 %b\n" % LONG.encode()
 
-    nursery.start_soon(ask)
-    await wait_all_tasks_blocked()
-    nursery.start_soon(serve)
-    assert (await connection.close()).termination == "confirmed"
-    await wait_all_tasks_blocked()
+    async with trio.open_nursery() as asking:
+        asking.start_soon(ask)
+        await wait_all_tasks_blocked()
+        asking.start_soon(serve)
+        assert (await connection.close()).termination == "confirmed"
     assert [failure.outcome for failure in lost] == ["unknown"]
 
 
