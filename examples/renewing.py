@@ -41,6 +41,9 @@ GREETING = 0.3
 ANSWERING = 0.02
 """Seconds that it takes to answer at most."""
 
+SENDING = 1.0
+"""Seconds that sending a question may take, also for one who is cancelled meanwhile."""
+
 PAUSE = 0.1
 """Seconds between two questions of one task, on average."""
 
@@ -65,7 +68,7 @@ class Numbers(msgspec.Struct):
 # ------------------------------------------------------------------------------------- the server
 
 
-async def serve_one(stream: trio.SocketStream) -> None:
+async def serve_one(stream: trio.abc.HalfCloseableStream) -> None:
     """Greet a client, answer its questions as each is ready, and drop it at the end of its life."""
     with trio.move_on_after(LIFETIME):
         await trio.sleep(GREETING)
@@ -89,7 +92,7 @@ async def serve_one(stream: trio.SocketStream) -> None:
 class Lines:
     """The lines that come on a stream."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
         self._whole: deque[bytes] = deque()
         self._rest = b""
@@ -109,51 +112,76 @@ class Lines:
 
 
 @final
+class Question:
+    """One that was asked, and what became of it."""
+
+    def __init__(self) -> None:
+        self.over = trio.Event()
+        self.answer: bytes | None = None
+        """The answer; `None` if the connection ended before it came."""
+
+
+@final
 class Connection:
     """One connection: a source for the renewal, and something to ask for the application."""
 
-    def __init__(self, identity: str, stream: trio.SocketStream, lifetime: float) -> None:
+    def __init__(
+        self, identity: str, stream: trio.abc.HalfCloseableStream, lifetime: float
+    ) -> None:
         self.id = identity
         self.lifetime = lifetime
         self._stream = stream
         self._sending = trio.Lock()
         self._numbers = itertools.count()
-        self._asked: dict[bytes, trio.Event] = {}
-        self._answers: dict[bytes, bytes] = {}
+        self._asked: dict[bytes, Question] = {}
         self._ended = trio.Event()
+        self._cut = False
+        """Whether it was given up, rather than ended by the server."""
 
     async def ask(self, question: str) -> str:
         """Ask, while others ask too; the answer is found by its number.
+
+        Cancelled, it still sends the whole of the question, for no more than `SENDING` seconds.
 
         Raises:
             Lost: The connection ended.
         """
         number = b"%d" % next(self._numbers)
-        answered = self._asked[number] = trio.Event()
+        asked = self._asked[number] = Question()
         try:
-            async with self._sending:
-                await self._stream.send_all(b"%b %b\n" % (number, question.encode()))
-            await answered.wait()
-            if number not in self._answers:
-                raise Lost("the connection ended before the answer came", outcome="unknown")
-            return self._answers.pop(number).decode()
+            await self._send(b"%b %b\n" % (number, question.encode()))
+            await asked.over.wait()
         finally:
-            self._asked.pop(number, None)
+            del self._asked[number]
+        if asked.answer is None:
+            raise Lost("the connection ended before the answer came", outcome="unknown")
+        return asked.answer.decode()
+
+    async def _send(self, line: bytes) -> None:
+        async with self._sending:
+            # The others share the stream: after half a line none of theirs would be understood.
+            with trio.move_on_after(SENDING, shield=True) as budget:
+                await self._stream.send_all(line)
+            if budget.cancelled_caught:
+                self._cut = True
+                await trio.aclose_forcefully(self._stream)
+                raise Lost("the server does not read any more", outcome="unknown")
 
     async def read(self, lines: Lines) -> None:
         """Hand out the answers; returns when the connection has ended."""
         try:
-            with contextlib.suppress(trio.BrokenResourceError):  # reset rather than ended
+            # Reset, or closed on this side, rather than ended.
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 while (line := await lines.receive()) is not None:
                     number, _, answer = line.partition(b" ")
-                    answered = self._asked.get(number)
-                    if answered is not None:
-                        self._answers[number] = answer
-                        answered.set()
+                    asked = self._asked.get(number)
+                    if asked is not None:  # who asked may have been cancelled
+                        asked.answer = answer
+                        asked.over.set()
         finally:
             self._ended.set()
-            for answered in self._asked.values():
-                answered.set()
+            for asked in self._asked.values():
+                asked.over.set()
 
     async def wait_lost(self) -> None:
         """Return when it has ended: so a dropped connection is noticed at once."""
@@ -162,13 +190,15 @@ class Connection:
     async def close(self) -> Cleanup:
         """Say goodbye, and wait until the server has hung up."""
         with trio.move_on_after(1), contextlib.suppress(*EXPECTED):
-            await self._stream.send_eof()
+            async with self._sending:  # after who sends just now
+                await self._stream.send_eof()
             await self._ended.wait()
+        by_server = self._ended.is_set() and not self._cut
         await self._stream.aclose()
         return Cleanup.of(
             self.id,
             allocation="owned",
-            termination="confirmed" if self._ended.is_set() else "unconfirmed",
+            termination="confirmed" if by_server else "unconfirmed",
             connection="closed",
         )
 
@@ -221,29 +251,34 @@ async def ask_all_along(
         await trio.sleep(random.uniform(0, 2 * PAUSE))  # noqa: S311 - only for variety
 
 
-async def run(seconds: float, tasks: int) -> Numbers:
-    """Let so many tasks ask for so long."""
+async def keep_asking(client: Client, seconds: float, tasks: int) -> Numbers:
+    """Let so many tasks ask for so long, on connections that this client opens."""
     numbers = Numbers()
 
     async def count(events: Subscription[HandedOver | Replaced]) -> None:
         async for _ in events:
             numbers.renewals += 1
 
+    # Half of its life is time enough to open another, also for a server that is slow to greet.
+    options = RenewalOptions(lead=LIFETIME / 2, jitter=0.2)
+    async with open_renewal(client, options=options) as renewal:
+        with renewal.observe(HandedOver, Replaced) as (_, events):
+            async with trio.open_nursery() as counting:
+                counting.start_soon(count, events)
+                until = trio.current_time() + seconds
+                async with trio.open_nursery() as asking:
+                    for task in range(tasks):
+                        asking.start_soon(ask_all_along, renewal, task, until, numbers)
+                counting.cancel_scope.cancel()
+    return numbers
+
+
+async def run(seconds: float, tasks: int) -> Numbers:
+    """Do it with a server of our own."""
     async with trio.open_nursery() as background:
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         background.start_soon(trio.serve_listeners, serve_one, [listener])
-        client = Client(listener.socket.getsockname()[1])
-        # Half of its life is time enough to open another, also for a server that is slow to greet.
-        options = RenewalOptions(lead=LIFETIME / 2, jitter=0.2)
-        async with open_renewal(client, options=options) as renewal:
-            with renewal.observe(HandedOver, Replaced) as (_, events):
-                async with trio.open_nursery() as counting:
-                    counting.start_soon(count, events)
-                    until = trio.current_time() + seconds
-                    async with trio.open_nursery() as asking:
-                        for task in range(tasks):
-                            asking.start_soon(ask_all_along, renewal, task, until, numbers)
-                    counting.cancel_scope.cancel()
+        numbers = await keep_asking(Client(listener.socket.getsockname()[1]), seconds, tasks)
         background.cancel_scope.cancel()
     return numbers
 

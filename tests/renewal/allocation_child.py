@@ -140,6 +140,10 @@ class Watched:
         self._journal = journal
         self._dying = dying
 
+    @property
+    def path(self) -> str:
+        return self._journal.path
+
     def claimed(self, by: str) -> AbstractContextManager[None]:
         return self._journal.claimed(by)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import cast, get_args
 
+import msgspec
 import pytest
 
 from trio_reactor.renewal.allocation.records import AllocationRecord
@@ -33,8 +34,9 @@ EVIDENCE = [
 
 @pytest.mark.parametrize("adopt", [True, False])
 def test_of_any_three_at_most_one_is_adopted_and_each_other_is_terminated(adopt: bool) -> None:
-    for records in itertools.permutations(FOUND, 3):
-        plan = plan_recovery(records, adopt=adopt, wall=NOW)
+    for records, name in itertools.product(itertools.permutations(FOUND, 3), ("renewal", None)):
+        plan = plan_recovery(records, renewal=name, adopt=adopt, wall=NOW)
+        assert not plan.foreign
         kept = [] if plan.adopt is None else [plan.adopt]
         assert sorted(each.key for each in (*kept, *plan.terminate)) == sorted(
             each.key for each in records
@@ -51,8 +53,26 @@ def test_of_any_three_at_most_one_is_adopted_and_each_other_is_terminated(adopt:
 
 
 def test_nothing_that_was_found_is_nothing_to_do() -> None:
-    plan = plan_recovery((), adopt=True, wall=NOW)
-    assert (plan.adopt, plan.terminate) == (None, ())
+    plan = plan_recovery((), renewal="renewal", adopt=True, wall=NOW)
+    assert (plan.adopt, plan.terminate, plan.foreign) == (None, (), ())
+
+
+@pytest.mark.parametrize("adopt", [True, False])
+def test_where_another_renewal_has_recorded_something_nothing_is_touched_and_it_is_named(
+    adopt: bool,
+) -> None:
+    for mine, its, more in itertools.permutations(FOUND, 3):
+        theirs = [
+            msgspec.structs.replace(record, renewal=name)
+            for record, name in ((its, "other"), (more, "another"))
+        ]
+        for records in itertools.permutations((mine, *theirs)):
+            plan = plan_recovery(records, renewal="renewal", adopt=adopt, wall=NOW)
+            assert (plan.adopt, plan.terminate) == (None, ())
+            assert plan.foreign == ("another", "other")
+            plan = plan_recovery(records, renewal=None, adopt=adopt, wall=NOW)
+            assert len(plan.terminate) + (plan.adopt is not None) == 3
+            assert not plan.foreign
 
 
 def test_only_evidence_that_is_complete_and_speaks_of_it_proves_an_end() -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from chain_stage import Stage, Token, until
@@ -19,9 +20,11 @@ from trio_reactor.renewal.allocation import (
     Allocations,
     JournalBusy,
     JournalFailed,
+    JournalUnusable,
     open_journal,
 )
 from trio_reactor.renewal.allocation.records import MAX_ALLOCATION_BYTES
+from trio_reactor.renewal.chain.inherited import MAX_TERMINATING
 from trio_reactor.renewal.events import (
     AdoptionDiscarded,
     AllocationSettled,
@@ -345,6 +348,66 @@ async def test_where_nothing_is_to_be_adopted_all_of_it_is_terminated_before_any
         assert stage.provider.newest.predecessor.adopt is None
     assert not journal.records
     assert not stage.provider.allocated
+
+
+async def test_what_another_renewal_has_left_is_not_touched_and_it_is_named(
+    autojump_clock: object,
+) -> None:
+    stage = Stage()
+    own, other = stage.provider.leave_behind(), stage.provider.leave_behind()
+    journal = journal_with(own, msgspec.structs.replace(other, renewal="the other one"))
+    with pytest.raises(JournalUnusable, match=r"memory: .*: 'the other one'$") as caught:
+        async with stage.open(allocations=kept(stage, journal)):
+            pytest.fail("opened")
+    assert caught.value.path == "memory"
+    assert stage.provider.attempts == 0
+    assert not stage.provider.terminated
+    assert not journal.writes
+    assert len(journal.records) == len(stage.provider.allocated) == 2
+
+
+async def test_what_any_renewal_has_left_is_adopted_and_terminated_if_that_is_wanted(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=None, faults={"close": {1: Fails("lost")}})
+    own = stage.provider.leave_behind(lifetime=None)
+    await trio.sleep(1)
+    other = msgspec.structs.replace(
+        stage.provider.leave_behind(lifetime=None), renewal="the other one"
+    )
+    journal = journal_with(own, other)
+    async with stage.open(allocations=kept(stage, journal, any_renewal=True)):
+        assert sorted(settled(stage)) == [
+            ("left-behind-1", "terminated"),
+            ("left-behind-2", "adopted"),
+        ]
+    # It could not be closed, and is now what this one has left.
+    assert [record.renewal for record in journal.records.values()] == ["renewal"]
+    async with stage.open(allocations=kept(stage, journal)):
+        pass
+    assert not journal.records
+
+
+async def test_no_more_than_a_few_are_terminated_at_a_time(autojump_clock: object) -> None:
+    stage = Stage()
+    left = [stage.provider.leave_behind() for _ in range(3 * MAX_TERMINATING)]
+    journal, busy, most = journal_with(*left), 0, 0
+
+    async def terminate(record: AllocationRecord) -> Cleanup:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await trio.sleep(1)
+        busy -= 1
+        return await stage.provider.terminate(record)
+
+    began = trio.current_time()
+    allocations = Allocations(journal=journal, terminate=terminate, adopt=False)
+    async with stage.open(allocations=allocations):
+        assert trio.current_time() - began == pytest.approx(3.2, abs=0.1)
+    assert most == MAX_TERMINATING
+    assert not journal.records
+    assert len(stage.provider.terminated) == len(left)
 
 
 async def test_of_several_the_newest_that_may_live_is_adopted_and_the_others_are_terminated(

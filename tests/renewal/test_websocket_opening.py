@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from websocket_story import Peer, listening, opened, say, serving, speaking, welcome
+from websocket_story import PATIENCE, Peer, listening, opened, say, serving, speaking, welcome
 
 from trio_reactor.errors import is_expected
 from trio_reactor.renewal.source import OpenFailed, Predecessor
@@ -276,12 +276,31 @@ async def test_a_frame_that_breaks_the_protocol_is_told_apart(nursery: trio.Nurs
     await peer.ended.wait()
 
 
-async def _hang(_: trio.SocketStream, __: Peer) -> None:
-    pass
+async def _hang(stream: trio.SocketStream, peer: Peer) -> None:
+    await stream.receive_some()
+    peer.heard.set()
 
 
-async def _accept(link: Link, _: Peer) -> None:
+async def _accept(link: Link, peer: Peer) -> None:
     await link.receive()
+    peer.heard.set()
+
+
+async def given_up(peer: Peer) -> None:
+    """Open, and be cancelled once the server has heard what it does not answer."""
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+
+            async def give_up() -> None:
+                await peer.heard.wait()
+                scope.cancel()
+
+            nursery.start_soon(give_up)
+            async with opened(peer.url):
+                pytest.fail("it opened")
+    assert scope.cancelled_caught
+    with trio.fail_after(PATIENCE):
+        await peer.ended.wait()
 
 
 @pytest.mark.parametrize("where", ["in the handshake", "in the greeting"])
@@ -291,11 +310,7 @@ async def test_a_cancelled_opening_releases_what_it_had(nursery: trio.Nursery, w
         if where == "in the handshake"
         else await speaking(nursery, _accept)
     )
-    with trio.move_on_after(0.1) as scope:
-        async with opened(peer.url):
-            pytest.fail("it opened")
-    assert scope.cancelled_caught
-    await peer.ended.wait()
+    await given_up(peer)
 
 
 async def test_a_session_that_is_given_up_while_it_opens_is_not_left_running(
@@ -305,16 +320,14 @@ async def test_a_session_that_is_given_up_while_it_opens_is_not_left_running(
 
     async def greet(link: Link, peer: Peer) -> None:
         await link.receive()
+        peer.heard.set()
         try:
             await link.receive()
         finally:
             codes.append(link._connection.closed and link._connection.closed.code)
 
     peer = await speaking(nursery, greet)
-    with trio.move_on_after(0.1):
-        async with opened(peer.url):
-            pytest.fail("it opened")
-    await peer.ended.wait()
+    await given_up(peer)
     assert codes == [1000]  # which ends a session that the server may have begun
 
 

@@ -148,6 +148,8 @@ class Peer:
         self.connections = 0
         self.ended = trio.Event()
         """Set when a connection is over, whoever ended it."""
+        self.heard = trio.Event()
+        """Set by a script when the client has said what it was to say."""
         self.requests: list[Request] = []
         self.life = trio.CancelScope()
         """Cancelled, the server is gone and so are its connections."""

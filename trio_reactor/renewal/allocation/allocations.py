@@ -39,6 +39,10 @@ class Allocations(msgspec.Struct, frozen=True, kw_only=True):
     adopt: bool = True
     """Whether the first source may be one that was found; the opener is given it as
     `Predecessor.adopt`.  If it refuses, what was found is terminated."""
+    any_renewal: bool = False
+    """Whether what a renewal of another name has recorded is adopted and terminated, too: for one
+    that was renamed, or that cleans up after others.  Otherwise it is not touched, and the renewal
+    does not open: `JournalUnusable` names whose it is."""
     terminate_timeout: float = 10.0
     """Seconds that terminating one may take."""
     end_margin: float = 60.0

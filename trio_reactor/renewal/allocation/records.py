@@ -80,6 +80,8 @@ class JournalBusy(JournalError, trio.BusyResourceError):
 class JournalUnusable(JournalError):
     """The file is not a journal that can be used: it is foreign, newer, damaged or read-only.
 
+    Or it holds what a renewal of another name has allocated; see `Allocations.any_renewal`.
+
     Nothing in it was changed.
     """
 
@@ -94,6 +96,11 @@ class AllocationJournal(Protocol):
     Its methods may be called by several tasks at once; each is one transaction, and what it changed
     is durable when it returns.
     """
+
+    @property
+    def path(self) -> str:
+        """Where it is; named in messages."""
+        ...
 
     def claimed(self, by: str) -> AbstractContextManager[None]:
         """A block in which one renewal, of this name, uses it, alone.  Synchronous.

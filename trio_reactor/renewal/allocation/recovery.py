@@ -3,6 +3,9 @@
 At most one is adopted, as the first source: the newest that is known to exist and may still live.
 All others are terminated.  What cannot be terminated for certain stays recorded and is tried again
 at the next start, until it has ended by itself for certain.
+
+Where some were recorded by a renewal of another name nothing is done with any: it may have left
+them for its own next start.
 """
 
 from __future__ import annotations
@@ -31,17 +34,25 @@ class RecoveryPlan(msgspec.Struct, frozen=True):
 
     adopt: AllocationRecord | None
     terminate: tuple[AllocationRecord, ...]
+    foreign: tuple[str, ...] = ()
+    """The names of the renewals whose records these are, if they may not be touched."""
 
 
-def plan_recovery(records: Iterable[AllocationRecord], *, adopt: bool, wall: float) -> RecoveryPlan:
+def plan_recovery(
+    records: Iterable[AllocationRecord], *, renewal: str | None, adopt: bool, wall: float
+) -> RecoveryPlan:
     """What is to be done with these.
 
     Args:
         records: What is recorded.
+        renewal: The name of the renewal that found it; `None` if it may have been recorded by any.
         adopt: Whether one may be adopted.
         wall: The wall time now, in seconds since 1970 UTC.
     """
     found = tuple(records)
+    names = {record.renewal for record in found} - {renewal}
+    if renewal is not None and names:
+        return RecoveryPlan(None, (), tuple(sorted(names)))
     alive = [
         record
         for record in found

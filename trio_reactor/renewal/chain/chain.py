@@ -168,7 +168,8 @@ class Chain:
         """
         left = None
         if self.allocations is not None:
-            left = await Inheritance(self.allocations, self.world, self.announce).settle()
+            found = Inheritance(self.name, self.allocations, self.world, self.announce)
+            left = await found.settle()
         slot = await self._open_first(left)
         attempt = slot.attempt
         assert attempt is not None  # noqa: S101 - it is open

@@ -120,6 +120,7 @@ class Recording:
             )
         self._record = msgspec.structs.replace(
             self._record,
+            renewal=self._renewal,  # which adopts it, whoever left it
             source=slot.identity,
             allocation=allocation,
             ends_by=None if slot.lifetime is None else world.wall() + slot.lifetime,
