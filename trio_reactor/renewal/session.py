@@ -15,6 +15,7 @@ from trio_reactor.owner import Owner
 from .borrowing import Borrow, Borrowing
 from .chain.chain import Chain
 from .demand import Demand
+from .engine.capture import check_flag, check_position, check_size
 from .engine.dispatch import Dispatch
 from .engine.engine import Engine
 from .engine.register import Sequences
@@ -211,8 +212,8 @@ class Renewal(Generic[S_co]):
             sequence: As what it belongs to a sequence, all of which one source plays.
 
         Raises:
-            ValueError: The payload is not JSON, too deep or too large; a name is none; or both a
-                position and a clip to go before are given.  The message says what.
+            ValueError: The payload is not JSON, too deep or too large; a name or the position is
+                none; or both a position and a clip to go before are given.  The message says what.
         """
         return self._engine.prepare(
             request,
@@ -265,11 +266,13 @@ class Renewal(Generic[S_co]):
         refuses it: then what was wanted before is.  Cancelling only leaves: it is kept, and told.
 
         Raises:
+            ValueError: It is neither `True` nor `False`.
             SessionRecovering: It is kept, and no source could be told now.
             SessionRetired: The last source is gone.
             ReactorError: What telling it came to; see `pause_and_stop`.
             Closed, Failed: The handle is closed, or has failed.
         """
+        check_flag("enabled", enabled)
         self._owner.check()
         setting = self._chain.autoplay
         wish = setting.want(enabled)
@@ -312,6 +315,7 @@ class Renewal(Generic[S_co]):
         Cancelled before it is sent, nothing is sent; after that it goes on without its caller.
 
         Raises:
+            ValueError: It is no name of a clip.
             ClipUnknown, ClipNotQueued: No source has it, or it is over.
             ContractBroken: Two sources have a clip of this name.
             SessionRetired: Its source is gone.
@@ -327,8 +331,10 @@ class Renewal(Generic[S_co]):
         Cancelled before it is sent, nothing is sent; after that it goes on without its caller.
 
         Raises:
+            ValueError: It is no name of a clip, or no position.
             ReactorError: As for `remove`.
         """
+        check_position(position)
         slot, source = self._engine.holder(clip)
 
         async def move() -> None:
@@ -344,10 +350,13 @@ class Renewal(Generic[S_co]):
         refuses it: then what was wanted before is.  Cancelling only leaves: it is kept, and told.
 
         Raises:
+            ValueError: A side is no whole number of pixels, 1 at least.
             SessionRecovering: It is kept, and no source could be told now.
             SessionRetired: The last source is gone.
             ReactorError: As for `pause_and_stop`.
         """
+        check_size("width", width)
+        check_size("height", height)
         self._owner.check()
         setting = self._chain.canvas
         wish = setting.want((width, height))

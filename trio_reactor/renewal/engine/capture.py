@@ -1,4 +1,4 @@
-"""A request as it was given: a deep copy of what is JSON, within bounds.
+"""What a caller gives: a request as a deep copy of what is JSON, and arguments, within bounds.
 
 What is captured here is the application's no more: to change the original changes nothing.
 """
@@ -11,13 +11,25 @@ from typing import Final, cast, final
 from trio_reactor.renewal.slot.slot import MAX_IDENTITY
 from trio_reactor.renewal.source import ClipRequest, Json
 
-__all__ = ["MAX_DEPTH", "MAX_PAYLOAD_SIZE", "capture", "check_name"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_NUMBER",
+    "MAX_PAYLOAD_SIZE",
+    "capture",
+    "check_flag",
+    "check_name",
+    "check_position",
+    "check_size",
+]
 
 MAX_DEPTH: Final = 64
 """How deep lists and dicts may lie in one another; the payload itself is the first."""
 
 MAX_PAYLOAD_SIZE: Final = 1024 * 1024
 """How large a payload may be, in bytes of compact JSON, escapes apart."""
+
+MAX_NUMBER: Final = 2**31 - 1
+"""The largest position in a queue, and the largest side of a picture in pixels."""
 
 
 def capture(request: ClipRequest) -> ClipRequest:
@@ -45,6 +57,24 @@ def check_name(what: str, name: object) -> None:
     """Raise `ValueError` unless this is text of 1 to `MAX_IDENTITY` characters."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_IDENTITY:
         raise ValueError(f"{what}: a name is text of 1 to {MAX_IDENTITY} characters")
+
+
+def check_position(position: object) -> None:
+    """Raise `ValueError` unless this is a place in a queue: an integer from 0 to `MAX_NUMBER`."""
+    if type(position) is not int or not 0 <= position <= MAX_NUMBER:
+        raise ValueError(f"position: a place in a queue is an integer from 0 to {MAX_NUMBER}")
+
+
+def check_size(what: str, size: object) -> None:
+    """Raise `ValueError` unless this is a side of a picture: an integer from 1 to `MAX_NUMBER`."""
+    if type(size) is not int or not 1 <= size <= MAX_NUMBER:
+        raise ValueError(f"{what}: a size in pixels is an integer from 1 to {MAX_NUMBER}")
+
+
+def check_flag(what: str, flag: object) -> None:
+    """Raise `ValueError` unless this is `True` or `False`, not what stands for one of them."""
+    if type(flag) is not bool:
+        raise ValueError(f"{what}: it is True or False, not a {type(flag).__qualname__}")
 
 
 class _Fault(Exception):

@@ -23,7 +23,7 @@ from trio_reactor.renewal.slot.settings import is_refusal
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import ClipRequest, Playable
 
-from .capture import capture, check_name
+from .capture import capture, check_name, check_position
 from .courier import Couriers
 from .dispatch import Dispatch, identity_of
 from .routing import Placement, RetiredClips, Route, locate, resolve
@@ -68,6 +68,8 @@ class Engine:
         for name, clip in (("before", before), ("same_session_as", same_session_as)):
             if clip is not None:
                 check_name(name, clip)
+        if position is not None:
+            check_position(position)
         captured = capture(request)
         placement = Placement.of(captured.continue_from, before, same_session_as, position)
         member = ""
@@ -136,6 +138,7 @@ class Engine:
         """The source in whose queue a clip waits or plays.
 
         Raises:
+            ValueError: It is no name.
             ClipUnknown: Nobody knows it.
             ClipNotQueued: It is over.
             SessionRetired: Its source is gone.
@@ -144,6 +147,7 @@ class Engine:
             QueueFull: Too many commands are pending.
             Closed, Failed: No commands are taken.
         """
+        check_name("clip", clip)
         self._owner.check()
         self.check_room()
         self._check_sole(clip)
