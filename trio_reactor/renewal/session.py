@@ -35,9 +35,9 @@ from .source import (
     VideoFrame,
 )
 from .state import RenewalState, state_of
-from .statistics import BorrowStatistics, RenewalStatistics
+from .statistics import BorrowStatistics, InputStatistics, RenewalStatistics
 from .summary import RenewalReport
-from .upstream import Upstream
+from .upstream import Bytes, Upstream
 
 __all__ = ["Accepted", "Renewal"]
 
@@ -56,7 +56,8 @@ class Renewal(Generic[S_co]):
         self._chain = chain
         self._borrowing = Borrowing(owner, chain)
         self._demand = Demand(owner, chain, self._borrowing)
-        self._upstream = Upstream(owner, chain, self._borrowing)
+        self._upstream: Upstream | None = None
+        """Made for the first piece of input: most have none."""
         self._engine = Engine(owner, chain)
         self.events = publisher
         """Everything it has to say, in order."""
@@ -93,7 +94,7 @@ class Renewal(Generic[S_co]):
             output.video,
             output.audio,
             BorrowStatistics(borrowing.lent, borrowing.waiting),
-            self._upstream.statistics(),
+            InputStatistics() if self._upstream is None else self._upstream.statistics(),
         )
 
     @property
@@ -162,7 +163,7 @@ class Renewal(Generic[S_co]):
 
     # ------------------------------------------------------------------------------------- upstream
 
-    async def send_input(self, data: bytes) -> None:
+    async def send_input(self, data: Bytes) -> None:
         """Have a piece of input sent to the source on air, in order, and at most once.
 
         It returns once the piece is accepted, not once it is sent: input is live, and whoever makes
@@ -172,14 +173,19 @@ class Renewal(Generic[S_co]):
         `InputLost` says so, and `statistics` counts it.  At close what is held is still sent to the
         source on air, within `cleanup_timeout`.  An empty piece is nothing, and is not sent.
 
+        A piece is taken as it is at the call: its buffer can be used again at once.
+
         Always a checkpoint; cancelled there, nothing was accepted.
 
         Raises:
-            InputOverflow: It does not fit; nothing of it is sent.
+            TypeError: It is not bytes.
+            InputOverflow: It does not fit, or too many pieces are held; nothing of it is sent.
             Refused: The source on air is not `Receptive`.
             SessionRetired: The last source is gone.
             Closed, Failed: The handle is closed, or has failed.
         """
+        if self._upstream is None:
+            self._upstream = Upstream(self._owner, self._chain, self._borrowing)
         await self._upstream.send(data)
 
     # ----------------------------------------------------------------------------------- commanding
