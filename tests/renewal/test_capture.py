@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_reactor.renewal import ClipRequest, SequenceMember
-from trio_reactor.renewal.engine.capture import MAX_DEPTH, MAX_PAYLOAD_SIZE, capture
+from trio_reactor.renewal.engine.capture import MAX_PAYLOAD_SIZE, capture
+from trio_reactor.renewal.jsonvalue import MAX_DEPTH
 
 JSON = st.recursive(
     st.none()
@@ -56,7 +57,7 @@ class Text(str):
         ({"scene": -(2**63) - 1}, r"payload\.scene: an integer of more than 64 bits"),
         ({"scene": 10**10_000}, r"payload\.scene: an integer of more than 64 bits"),
         ({"scene": "\ud800"}, r"payload\.scene: text that is not Unicode"),
-        ({"scene": {1: "x"}}, r"payload\.scene: a key is a int, not text"),
+        ({"scene": {1: "x"}}, r"payload\.scene: a key is of type int, not text"),
         (["x"], r"payload: a list is not a dict"),
     ],
 )
@@ -82,17 +83,23 @@ def test_what_is_too_deep_is_refused_also_if_it_holds_itself() -> None:
         capture(ClipRequest(endless))
 
 
+@pytest.mark.parametrize("size", [MAX_PAYLOAD_SIZE, MAX_PAYLOAD_SIZE + 1])
 @pytest.mark.parametrize(
-    "size",
+    "of",
     [
-        lambda size: {"x": "y" * (size - len('{"x":""},'))},
-        lambda size: {"x": [0] * ((size - len('{"x":[]},')) // 2)},
+        lambda size: {"x": "y" * (size - len('{"x":""}'))},
+        lambda size: {"x": [0] * ((size - 9) // 2), "0" * (1 + size % 2): 0},
+        lambda size: {"x": "\\n" * ((size - 9) // 2), "0" * (1 + size % 2): 0},
     ],
 )
-def test_what_is_too_large_is_refused(size: Any) -> None:
-    capture(ClipRequest(size(MAX_PAYLOAD_SIZE)))
+def test_what_is_larger_by_one_byte_is_refused(of: Any, size: int) -> None:
+    payload = of(size)
+    excess = len(msgspec.json.encode(payload)) - MAX_PAYLOAD_SIZE
+    if excess <= 0:
+        assert capture(ClipRequest(payload)).payload == payload
+        return
     with pytest.raises(ValueError, match=f"larger than {MAX_PAYLOAD_SIZE} bytes"):
-        capture(ClipRequest(size(MAX_PAYLOAD_SIZE + 2)))
+        capture(ClipRequest(payload))
 
 
 def test_what_only_shares_its_parts_is_bounded_too() -> None:

@@ -169,3 +169,13 @@ def test_only_so_many_clips_are_remembered_after_their_end() -> None:
     book.apply(ClipUpdated(Clip("clip 9999", "ready")), 10_000.0)
     assert book.clips == ()
     assert len(book._over) == 256
+
+
+def test_a_place_beyond_the_last_is_the_last() -> None:
+    book = ClipBook(0.0)
+    for clip in "abc":
+        book.accepted(clip, 0.0)
+    book.moved("a", 2**80)
+    assert [clip.id for clip in book.clips] == ["b", "c", "a"]
+    book.moved("c", -5)
+    assert [clip.id for clip in book.clips] == ["c", "b", "a"]

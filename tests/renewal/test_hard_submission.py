@@ -93,7 +93,7 @@ async def test_a_member_that_is_late_to_end_does_not_settle_its_namesake_at_anot
         await wait_all_tasks_blocked()
 
 
-@pytest.mark.parametrize("position", [2**63, -(2**63) - 1, 10**30, 1.5, "1", True])
+@pytest.mark.parametrize("position", [2**31, -1, 10**30, 1.5, "1", True])
 async def test_a_position_that_is_none_is_refused_where_it_is_given(
     position: Any, autojump_clock: object
 ) -> None:
@@ -107,7 +107,7 @@ async def test_a_position_that_is_none_is_refused_where_it_is_given(
         assert renewal.state.status == "ready"
 
 
-@pytest.mark.parametrize("position", [2**63 - 1, -(2**63), -1, 0])
+@pytest.mark.parametrize("position", [2**31 - 1, 1000, 0])
 async def test_any_position_that_a_provider_takes_has_a_place_in_what_is_known(
     position: int, autojump_clock: object
 ) -> None:

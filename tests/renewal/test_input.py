@@ -6,6 +6,7 @@ import contextlib
 import functools
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -203,6 +204,53 @@ async def test_what_does_not_fit_is_refused_and_counted_exactly(autojump_clock: 
         assert (told.refused_pieces, told.refused_bytes, told.held_bytes) == (4, 16, 10)
         await trio.sleep(5)
         assert studio.heard == [[b"12345", b"12345", b"67890"]]
+
+
+async def test_a_buffer_can_be_used_again_at_once(autojump_clock: object) -> None:
+    studio = Studio(taking=1.0)
+    async with open_renewal(studio, options=options()) as renewal:
+        buffer = bytearray(b"one")
+        await renewal.send_input(buffer)
+        buffer[:] = b"second"
+        await renewal.send_input(memoryview(buffer)[::2])
+        buffer[:] = b"-" * 50
+        assert renewal.statistics().input.held_bytes == 6
+        await trio.sleep(5)
+        assert studio.heard == [[b"one", b"scn"]]
+        assert {type(piece) for piece in studio.newest.heard} == {bytes}
+        assert renewal.statistics().input.held_bytes == 0
+
+
+@pytest.mark.parametrize("piece", [3, "text", [1, 2], None], ids=repr)
+async def test_what_is_not_bytes_is_refused_and_ends_nothing(
+    autojump_clock: object, piece: Any
+) -> None:
+    studio = Studio()
+    async with open_renewal(studio, options=options()) as renewal:
+        with pytest.raises(TypeError, match=r"^a piece of input is bytes, not a "):
+            await renewal.send_input(piece)
+        await send(renewal, 1, 2)
+        await wait_all_tasks_blocked()
+        assert studio.heard == [numbers(1, 2)]
+
+
+async def test_pieces_are_bounded_in_number_too(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trio_reactor.renewal.upstream.MAX_INPUT_PIECES", 3)
+    studio = Studio(taking=1.0)
+    async with open_renewal(studio, options=options()) as renewal:
+        await send(renewal, 1, 3)
+        with pytest.raises(InputOverflow, match="3 pieces are held") as caught:
+            await renewal.send_input(b"4")
+        assert caught.value.bytes == 1
+        told = renewal.statistics().input
+        assert (told.refused_pieces, told.refused_bytes, told.held_pieces) == (1, 1, 3)
+        await renewal.send_input(b"")
+        await trio.sleep(1.5)
+        await renewal.send_input(b"4")
+        await trio.sleep(5)
+        assert studio.heard == [numbers(1, 4)]
 
 
 async def test_an_empty_piece_is_nothing(autojump_clock: object) -> None:

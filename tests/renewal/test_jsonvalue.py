@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_reactor.renewal.jsonvalue import MAX_DEPTH, MAX_INTEGER, Json, NotJson, copy_json
+from trio_reactor.renewal.jsonvalue import (
+    MAX_DEPTH,
+    MAX_INTEGER,
+    MIN_INTEGER,
+    Json,
+    NotJson,
+    copy_json,
+)
 
 LEAVES = (
     st.none()
     | st.booleans()
-    | st.integers(-MAX_INTEGER, MAX_INTEGER - 1)
+    | st.integers(MIN_INTEGER, MAX_INTEGER)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(codec="utf-8"))
 )
@@ -46,17 +54,18 @@ class Words(str):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"a": [1, {"b": (1,)}]}, r"^it\.a\[1\]\.b is of type tuple$"),
-        ([{1}], r"^it\[0\] is of type set$"),
-        ({"a": {1: 2}}, r"^it\.a has a key of type int$"),
-        ({Words("a"): 2}, "^it has a key of type Words$"),
-        (Words("a"), "^it is of type Words$"),
-        ([b"a"], r"^it\[0\] is of type bytes$"),
-        ([float("nan")], r"^it\[0\] is nan$"),
-        ([float("-inf")], r"^it\[0\] is -inf$"),
-        (MAX_INTEGER, "^it is an integer of more than 64 bits$"),
-        ({"\ud800": 1}, "^it has a string that is no Unicode text$"),
-        (object(), "^it is of type object$"),
+        ({"a": [1, {"b": (1,)}]}, r"^it\.a\[1\]\.b: a tuple is not JSON$"),
+        ([{1}], r"^it\[0\]: a set is not JSON$"),
+        ({"a": {1: 2}}, r"^it\.a: a key is of type int, not text$"),
+        ({Words("a"): 2}, "^it: a key is of type Words, not text$"),
+        (Words("a"), "^it: a Words is not JSON$"),
+        ([b"a"], r"^it\[0\]: a bytes is not JSON$"),
+        ([float("nan")], r"^it\[0\]: nan is not JSON$"),
+        ([float("-inf")], r"^it\[0\]: -inf is not JSON$"),
+        (MAX_INTEGER + 1, "^it: an integer of more than 64 bits$"),
+        (MIN_INTEGER - 1, "^it: an integer of more than 64 bits$"),
+        ({"\ud800": 1}, "^it: text that is not Unicode$"),
+        (object(), "^it: a object is not JSON$"),
     ],
     ids=lambda given: given if isinstance(given, str) else type(given).__name__,
 )
@@ -70,15 +79,31 @@ def test_what_is_nested_too_deep_or_contains_itself_is_refused() -> None:
     for _ in range(MAX_DEPTH):
         value = [value]
     assert copy_json(value, what="it", max_bytes=1_000) == value
-    with pytest.raises(NotJson, match=f"nested deeper than {MAX_DEPTH}$"):
+    with pytest.raises(NotJson, match=f"deeper than {MAX_DEPTH}$"):
         copy_json([value], what="it", max_bytes=1_000)
     endless: dict[str, Any] = {}
     endless["again"] = endless
-    with pytest.raises(NotJson, match="nested deeper"):
+    with pytest.raises(NotJson, match=f"deeper than {MAX_DEPTH}$"):
         copy_json(endless, what="it", max_bytes=1_000)
 
 
 def test_the_bound_is_in_bytes_of_what_is_sent() -> None:
     assert copy_json("é" * 49, what="it", max_bytes=100) == "é" * 49
-    with pytest.raises(NotJson, match=r"^it is 102 bytes, 100 at most may be$"):
+    with pytest.raises(NotJson, match=r"^it: larger than 100 bytes$"):
         copy_json("é" * 50, what="it", max_bytes=100)
+
+
+@given(VALUES)
+def test_the_bound_is_exact_whatever_it_is_made_of(value: Any) -> None:
+    size = len(msgspec.json.encode(value))
+    copy_json(value, what="it", max_bytes=size)
+    with pytest.raises(NotJson, match=f"larger than {size - 1} bytes$"):
+        copy_json(value, what="it", max_bytes=size - 1)
+
+
+def test_what_is_too_large_is_found_before_it_is_copied() -> None:
+    laugh: Any = ["ha"] * 10
+    for _ in range(20):
+        laugh = [laugh] * 10
+    with pytest.raises(NotJson, match=r"larger than 1000 bytes$"):
+        copy_json(laugh, what="it", max_bytes=1_000)

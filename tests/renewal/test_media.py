@@ -355,3 +355,11 @@ async def test_an_interrupt_from_the_keyboard_does_not_strike_while_a_frame_is_t
 
     source()
     assert protected == [True]
+
+
+def test_a_size_is_in_bytes_however_wide_the_items_of_a_view_are() -> None:
+    wide = memoryview(bytes(48)).cast("h")
+    assert VideoFrame(wide, 6, 8, "gray", 0.0).size == 48
+    assert AudioFrame(wide, 24, 2, 48_000, "s16", 0.0).size == 48
+    assert VideoFrame(memoryview(bytes(48)).cast("B", (6, 8)), 6, 8, "gray", 0.0).size == 48
+    assert (picture(size=8).size, sound(4).size) == (8, 8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 from chain_stage import Stage, scene, until
@@ -39,6 +41,63 @@ async def test_a_clip_that_was_accepted_is_played(autojump_clock: object) -> Non
         started = [each.change for each in stage.said(ClipChanged)]
         assert ClipStarted(accepted.clip, 5) in started
         nursery.cancel_scope.cancel()
+
+
+NO_POSITIONS = ["x", 1.5, 2**31, 2**63, -1, True]
+
+
+@pytest.mark.parametrize("position", NO_POSITIONS, ids=repr)
+async def test_a_position_that_is_none_is_refused_and_ends_nothing(
+    autojump_clock: object, position: Any
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        await renewal.set_autoplay(False)
+        first = await renewal.enqueue(scene(1))
+        with pytest.raises(ValueError, match=r"^position:"):
+            await renewal.enqueue(scene(2), position=position)
+        with pytest.raises(ValueError, match=r"^position:"):
+            renewal.prepare(scene(2), position=position)
+        with pytest.raises(ValueError, match=r"^position:"):
+            await renewal.move(first.clip, position)
+        second = await renewal.enqueue(scene(3))
+        assert [clip.id for clip in stage.provider.newest.clips] == [first.clip, second.clip]
+
+
+@pytest.mark.parametrize("size", ["64", 64.0, 0, -1, 2**31, True, None], ids=repr)
+async def test_a_size_that_is_none_is_refused_and_not_kept(
+    autojump_clock: object, size: Any
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        await renewal.set_canvas(64, 36)
+        with pytest.raises(ValueError, match=r"^width:"):
+            await renewal.set_canvas(size, 36)
+        with pytest.raises(ValueError, match=r"^height:"):
+            await renewal.set_canvas(64, size)
+        assert renewal._chain.canvas.wanted == (64, 36)
+
+
+@pytest.mark.parametrize("enabled", [1, 0, None, "yes"], ids=repr)
+async def test_what_only_stands_for_a_truth_is_refused_and_not_kept(
+    autojump_clock: object, enabled: Any
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        with pytest.raises(ValueError, match=r"^enabled:"):
+            await renewal.set_autoplay(enabled)
+        assert renewal._chain.autoplay.wanted is True
+
+
+@pytest.mark.parametrize("clip", [1, "", None, "x" * 1025, ["a"]], ids=lambda _: "")
+async def test_a_name_of_a_clip_that_is_none_is_refused(autojump_clock: object, clip: Any) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        with pytest.raises(ValueError, match=r"^clip:"):
+            await renewal.remove(clip)
+        with pytest.raises(ValueError, match=r"^clip:"):
+            await renewal.move(clip, 0)
+        await renewal.enqueue(scene(1))
 
 
 async def test_a_position_reaches_the_provider(autojump_clock: object) -> None:

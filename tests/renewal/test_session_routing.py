@@ -23,7 +23,15 @@ from trio_reactor.renewal import (
     SessionRecovering,
     SessionRetired,
 )
-from trio_reactor.renewal.events import HandedOver, Prepared, Recovered, Recovering
+from trio_reactor.renewal.engine.engine import MAX_PLACINGS
+from trio_reactor.renewal.events import (
+    ClipChanged,
+    HandedOver,
+    Prepared,
+    Recovered,
+    Recovering,
+)
+from trio_reactor.renewal.source import ClipStarted, Commit, SourceEvent
 
 
 def continuing(clip: str, frames: int = 1) -> ClipRequest:
@@ -37,6 +45,10 @@ async def two(stage: Stage, renewal: Renewal) -> tuple[Accepted, Accepted]:
     new = await renewal.enqueue(scene(5))
     assert (old.source.incarnation, new.source.incarnation) == (1, 2)
     return old, new
+
+
+def changes(stage: Stage) -> list[SourceEvent]:
+    return [said.change for said in stage.said(ClipChanged)]
 
 
 def long(**options: Any) -> Stage:
@@ -129,32 +141,105 @@ async def test_what_is_bound_to_a_source_that_recovers_waits_for_it(
         assert (await renewal.enqueue(continuing(old.clip))).source == old.source
 
 
-async def test_a_place_before_a_clip_that_moved_meanwhile_is_not_used(
+async def test_a_place_before_a_clip_follows_it_until_the_request_leaves(
     autojump_clock: object,
 ) -> None:
     stage = Stage(lifetime=None)
     async with stage.open() as renewal, trio.open_nursery() as nursery:
         await renewal.set_autoplay(False)
         clips = [(await renewal.enqueue(scene(1))).clip for _ in range(2)]
-        source = stage.provider.newest
-        desk = Desk(source, holds=True)
-        raised: list[RouteChanged] = []
+        desk = Desk(stage.provider.newest, holds=True)
+        desk.answered.set()
+        accepted: list[Accepted] = []
 
         async def ask() -> None:
-            with pytest.raises(RouteChanged) as caught:
-                await renewal.enqueue(scene(1), before=clips[1])
-            raised.append(caught.value)
+            accepted.append(await renewal.enqueue(scene(1), before=clips[1]))
 
         nursery.start_soon(ask)
         await wait_all_tasks_blocked()
         await renewal.move(clips[1], 0)
         desk.may_leave.set()
         await wait_all_tasks_blocked()
-        assert [failure.retryable for failure in raised] == [True]
-        assert (desk.positions, desk.sent) == ([1], 0)
+        assert (desk.positions, desk.sent) == ([1, 0], 1)
+        assert renewal.state.on_air is not None
+        order = [clip.id for clip in renewal.state.on_air.clips]
+        assert order == [accepted[0].clip, clips[1], clips[0]]
 
 
-@pytest.mark.parametrize("position", [None, 0, 3, -1])
+async def test_a_request_to_go_before_a_clip_is_sent_though_another_clip_starts_meanwhile(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal, trio.open_nursery() as nursery:
+        await renewal.set_autoplay(False)
+        clips = [(await renewal.enqueue(scene(250))).clip for _ in range(2)]
+        desk = Desk(stage.provider.newest, holds=True)
+        desk.answered.set()
+        accepted: list[Accepted] = []
+
+        async def ask() -> None:
+            accepted.append(await renewal.enqueue(scene(1), before=clips[1]))
+
+        nursery.start_soon(ask)
+        await wait_all_tasks_blocked()
+        await renewal.set_autoplay(True)
+        await until(lambda: ClipStarted(clips[0], 250) in changes(stage), within=5.0)
+        desk.may_leave.set()
+        await wait_all_tasks_blocked()
+        assert (desk.positions, desk.sent) == ([1, 0], 1)
+        assert renewal.state.on_air is not None
+        order = [clip.id for clip in renewal.state.on_air.clips]
+        assert order == [clips[0], accepted[0].clip, clips[1]]
+
+
+async def test_a_request_to_go_before_a_clip_that_starts_meanwhile_is_not_sent(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal, trio.open_nursery() as nursery:
+        await renewal.set_autoplay(False)
+        clip = (await renewal.enqueue(scene(250))).clip
+        desk = Desk(stage.provider.newest, holds=True)
+        raised: list[ClipNotQueued] = []
+
+        async def ask() -> None:
+            with pytest.raises(ClipNotQueued) as caught:
+                await renewal.enqueue(scene(1), before=clip)
+            raised.append(caught.value)
+
+        nursery.start_soon(ask)
+        await wait_all_tasks_blocked()
+        await renewal.set_autoplay(True)
+        await until(lambda: ClipStarted(clip, 250) in changes(stage), within=5.0)
+        desk.may_leave.set()
+        await wait_all_tasks_blocked()
+        assert [(each.outcome, each.detail) for each in raised] == [("not-submitted", clip)]
+        assert (desk.positions, desk.sent) == ([0], 0)
+
+
+async def test_a_queue_that_moves_each_time_is_given_up_within_a_bound(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        await renewal.set_autoplay(False)
+        clips = [(await renewal.enqueue(scene(1))).clip for _ in range(2)]
+        asked: list[int | None] = []
+
+        async def enqueue(_: ClipRequest, /, *, position: int | None = None, commit: Commit) -> str:
+            asked.append(position)
+            await renewal.move(clips[1], len(asked) % 2 ^ 1)
+            commit()
+            return "never"
+
+        stage.provider.newest.enqueue = enqueue  # type: ignore[method-assign]
+        with pytest.raises(RouteChanged) as caught:
+            await renewal.enqueue(scene(1), before=clips[1])
+        assert (caught.value.outcome, caught.value.retryable) == ("not-submitted", True)
+        assert asked == [1, 0] * (MAX_PLACINGS // 2)
+
+
+@pytest.mark.parametrize("position", [None, 0, 3])
 async def test_an_explicit_position_reaches_the_provider_unchanged(
     autojump_clock: object, position: int | None
 ) -> None:

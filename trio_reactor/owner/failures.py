@@ -25,7 +25,8 @@ class FailureLog:
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._kept: dict[Hashable, BaseException] = {}
-        self._not_kept: weakref.WeakSet[Hashable] = weakref.WeakSet()
+        self._not_kept: weakref.WeakSet[Hashable] | None = None
+        """What those that were omitted come from; made for the first, for most have none."""
         self.omitted = 0
 
     def __len__(self) -> int:
@@ -52,8 +53,9 @@ class FailureLog:
 
     def received(self, source: Hashable) -> None:
         """Somebody has had the failure of this source."""
-        if self._kept.pop(source, None) is None and source in self._not_kept:
-            self._not_kept.discard(source)
+        omitted = self._not_kept
+        if self._kept.pop(source, None) is None and omitted is not None and source in omitted:
+            omitted.discard(source)
             self.omitted -= 1
 
     def unreceived(self, terminal: BaseException | None) -> list[BaseException]:
@@ -74,6 +76,8 @@ class FailureLog:
 
     def _omit(self, source: Hashable) -> None:
         self.omitted += 1
+        if self._not_kept is None:
+            self._not_kept = weakref.WeakSet()
         self._not_kept.add(source)
 
 

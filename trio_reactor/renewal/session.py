@@ -15,7 +15,7 @@ from trio_reactor.owner import Owner
 from .borrowing import Borrow, Borrowing
 from .chain.chain import Chain
 from .demand import Demand
-from .engine.capture import check_position
+from .engine.capture import check_flag, check_position, check_size
 from .engine.dispatch import Dispatch
 from .engine.engine import Engine
 from .engine.register import Sequences
@@ -35,9 +35,9 @@ from .source import (
     VideoFrame,
 )
 from .state import RenewalState, state_of
-from .statistics import BorrowStatistics, RenewalStatistics
+from .statistics import BorrowStatistics, InputStatistics, RenewalStatistics
 from .summary import RenewalReport
-from .upstream import Upstream
+from .upstream import Bytes, Upstream
 
 __all__ = ["Accepted", "Renewal"]
 
@@ -56,7 +56,8 @@ class Renewal(Generic[S_co]):
         self._chain = chain
         self._borrowing = Borrowing(owner, chain)
         self._demand = Demand(owner, chain, self._borrowing)
-        self._upstream = Upstream(owner, chain, self._borrowing)
+        self._upstream: Upstream | None = None
+        """Made for the first piece of input: most have none."""
         self._engine = Engine(owner, chain)
         self.events = publisher
         """Everything it has to say, in order."""
@@ -93,7 +94,7 @@ class Renewal(Generic[S_co]):
             output.video,
             output.audio,
             BorrowStatistics(borrowing.lent, borrowing.waiting),
-            self._upstream.statistics(),
+            InputStatistics() if self._upstream is None else self._upstream.statistics(),
         )
 
     @property
@@ -162,7 +163,7 @@ class Renewal(Generic[S_co]):
 
     # ------------------------------------------------------------------------------------- upstream
 
-    async def send_input(self, data: bytes) -> None:
+    async def send_input(self, data: Bytes) -> None:
         """Have a piece of input sent to the source on air, in order, and at most once.
 
         It returns once the piece is accepted, not once it is sent: input is live, and whoever makes
@@ -172,15 +173,19 @@ class Renewal(Generic[S_co]):
         `InputLost` says so, and `statistics` counts it.  At close what is held is still sent to the
         source on air, within `cleanup_timeout`.  An empty piece is nothing, and is not sent.
 
+        A piece is taken as it is at the call: its buffer can be used again at once.
+
         Always a checkpoint; cancelled there, nothing was accepted.
 
         Raises:
-            TypeError: It is not bytes, nor anything else that holds them.
-            InputOverflow: It does not fit; nothing of it is sent.
+            TypeError: It is not bytes.
+            InputOverflow: It does not fit, or too many pieces are held; nothing of it is sent.
             Refused: The source on air is not `Receptive`.
             SessionRetired: The last source is gone.
             Closed, Failed: The handle is closed, or has failed.
         """
+        if self._upstream is None:
+            self._upstream = Upstream(self._owner, self._chain, self._borrowing)
         await self._upstream.send(data)
 
     # ----------------------------------------------------------------------------------- commanding
@@ -267,11 +272,13 @@ class Renewal(Generic[S_co]):
         refuses it: then what was wanted before is.  Cancelling only leaves: it is kept, and told.
 
         Raises:
+            ValueError: It is neither `True` nor `False`.
             SessionRecovering: It is kept, and no source could be told now.
             SessionRetired: The last source is gone.
             ReactorError: What telling it came to; see `pause_and_stop`.
             Closed, Failed: The handle is closed, or has failed.
         """
+        check_flag("enabled", enabled)
         self._owner.check()
         setting = self._chain.autoplay
         wish = setting.want(enabled)
@@ -314,6 +321,7 @@ class Renewal(Generic[S_co]):
         Cancelled before it is sent, nothing is sent; after that it goes on without its caller.
 
         Raises:
+            ValueError: It is no name of a clip.
             ClipUnknown, ClipNotQueued: No source has it, or it is over.
             ContractBroken: Two sources have a clip of this name.
             SessionRetired: Its source is gone.
@@ -329,7 +337,7 @@ class Renewal(Generic[S_co]):
         Cancelled before it is sent, nothing is sent; after that it goes on without its caller.
 
         Raises:
-            ValueError: The position is not an integer of 64 bits.
+            ValueError: It is no name of a clip, or no position.
             ReactorError: As for `remove`.
         """
         check_position(position)
@@ -348,10 +356,13 @@ class Renewal(Generic[S_co]):
         refuses it: then what was wanted before is.  Cancelling only leaves: it is kept, and told.
 
         Raises:
+            ValueError: A side is no whole number of pixels, 1 at least.
             SessionRecovering: It is kept, and no source could be told now.
             SessionRetired: The last source is gone.
             ReactorError: As for `pause_and_stop`.
         """
+        check_size("width", width)
+        check_size("height", height)
         self._owner.check()
         setting = self._chain.canvas
         wish = setting.want((width, height))

@@ -8,7 +8,6 @@ forgotten: when there is no room for one more of those, nothing more is opened.
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import pairwise
 from typing import Self
 
@@ -165,7 +164,7 @@ class CleanupLedger:
         self._max_successful = options.retained_successful_cleanups
         self._reserved: dict[int, str | None] = {}
         self._unresolved: dict[int, Cleanup] = {}
-        self._successful: deque[SourceCleanup] = deque()
+        self._successful: list[SourceCleanup] = []
         self._omitted = OmittedCleanups()
         self._incarnations = 0
         self._sessions = 0
@@ -233,7 +232,7 @@ class CleanupLedger:
             return
         self._successful.append(SourceCleanup(incarnation, cleanup))
         if self._retention == "bounded" and len(self._successful) > self._max_successful:
-            self._omitted = self._omitted.plus(self._successful.popleft().cleanup)
+            self._omitted = self._omitted.plus(self._successful.pop(0).cleanup)
 
     def report(self) -> RenewalReport:
         """What is known now; a reservation without a record counts as unresolved."""

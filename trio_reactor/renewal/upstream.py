@@ -13,7 +13,7 @@ be lost.  What does not fit is refused.  So of every byte it is known exactly wh
 from __future__ import annotations
 
 from collections import deque
-from typing import final
+from typing import Final, TypeAlias, cast, final
 
 import trio
 
@@ -29,7 +29,13 @@ from .slot.slot import Slot
 from .source import Source
 from .statistics import InputStatistics
 
-__all__ = ["Upstream"]
+__all__ = ["MAX_INPUT_PIECES", "Bytes", "Upstream"]
+
+MAX_INPUT_PIECES: Final = 65_536
+"""How many pieces are held at a time, however small they are."""
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+"""What a piece is given as; it is copied where it could change."""
 
 
 @final
@@ -70,10 +76,9 @@ class Upstream:
             refused_bytes=self._refused.bytes,
         )
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: Bytes) -> None:
         """Accept a piece; see `Renewal.send_input`."""
-        if type(data) is not bytes:
-            data = memoryview(data).tobytes()  # a buffer may be used again while it is held
+        piece = _captured(data)
         await trio.lowlevel.checkpoint()
         self._owner.check()
         chain = self._chain
@@ -82,19 +87,25 @@ class Upstream:
         if chain.on_air is not None and chain.on_air.receptive is None:
             raise Refused(f"{self._owner.name}: its sources take no input")
         bound = chain.options.max_input_bytes
-        if self._held + len(data) > bound:
-            self._refused.add(1, len(data))
+        size = len(piece)
+        if self._held + size > bound:
+            self._refused.add(1, size)
             raise InputOverflow(
-                f"{self._owner.name}: max_input_bytes={bound} leaves no room for {len(data)} bytes "
+                f"{self._owner.name}: max_input_bytes={bound} leaves no room for {size} bytes "
                 f"beside {self._held} that are held",
-                bytes=len(data),
+                bytes=size,
             )
-        if not data:
+        if not piece:
             return
+        if len(self._pieces) + (self._under_way is not None) >= MAX_INPUT_PIECES:
+            self._refused.add(1, size)
+            raise InputOverflow(
+                f"{self._owner.name}: {MAX_INPUT_PIECES} pieces are held", bytes=size
+            )
         if not self._working:
             self._begin()
-        self._pieces.append(data)
-        self._held += len(data)
+        self._pieces.append(piece)
+        self._held += size
         self._look()
 
     def _begin(self) -> None:
@@ -192,6 +203,15 @@ class Upstream:
         if pieces:
             self._lost.add(pieces, size)
             self._chain.announce.input_lost(slot, pieces, size, why)
+
+
+def _captured(data: object) -> bytes:
+    """A piece as it is now, whatever becomes of the buffer that it was given in."""
+    if type(data) is bytes:
+        return data
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(cast("Bytes", data))
+    raise TypeError(f"a piece of input is bytes, not a {type(data).__name__}")
 
 
 @final

@@ -2,13 +2,15 @@
 
 Whatever is decided is decided in one synchronous step: which source takes a request when it is
 submitted, and once more in the step in which it leaves, together with its place in its sequence.
+Its place in the queue is an argument that an adapter has before that step: where the queue has
+moved meanwhile, it is asked once more with the new one.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Container
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from trio_reactor.owner import Owner
 from trio_reactor.renewal.errors import (
@@ -21,7 +23,7 @@ from trio_reactor.renewal.errors import (
 )
 from trio_reactor.renewal.slot.settings import is_refusal
 from trio_reactor.renewal.slot.slot import Slot
-from trio_reactor.renewal.source import ClipRequest, Playable
+from trio_reactor.renewal.source import ClipRequest, Commit, Playable
 
 from .capture import capture, check_name, check_position
 from .courier import Couriers
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["Engine"]
 
 T = TypeVar("T")
+
+MAX_PLACINGS: Final = 8
+"""How often a request is given a place in a queue that moves before it can leave."""
 
 
 @final
@@ -101,25 +106,27 @@ class Engine:
         assert source is not None  # noqa: S101 - else it takes no work
         if order.sequence is not None:
             self._chain.sequences._check(order.sequence.id, order.member, slot.incarnation)
-        chain, request, position = self._chain, order.request, route.position
+        chain, errand = self._chain, _Errand(source, order.request, route.position)
         return self.begin(
             Dispatch(
                 chain,
                 slot,
-                lambda commit: source.enqueue(request, position=position, commit=commit),
-                check=lambda: self._commit(order, slot, route),
-                take=lambda clip: chain.slot_accepted(slot, identity_of(clip), position),
+                errand.run,
+                check=lambda: self._commit(order, slot, errand),
+                take=lambda clip: chain.slot_accepted(slot, identity_of(clip), errand.position),
                 over=lambda dispatch: self._over(order, submission, dispatch),
             )
         )
 
-    def _commit(self, order: Order, slot: Slot, route: Route) -> None:
+    def _commit(self, order: Order, slot: Slot, errand: _Errand) -> None:
         """Look once more, in the step in which it leaves; then it is a member of its sequence."""
         self._owner.check()
         if not slot.live:
             raise SessionRetired("the source that was to take the request is gone")
-        if self._resolve(order) != route:
+        route = self._resolve(order)
+        if route.incarnation != slot.incarnation:
             raise RouteChanged("the source that was to take the request changed", retryable=True)
+        errand.check_place(route.position)
         if order.sequence is not None:
             self._chain.sequences._begin(order.sequence.id, order.member, slot.incarnation)
 
@@ -142,6 +149,7 @@ class Engine:
         """The source in whose queue a clip waits or plays.
 
         Raises:
+            ValueError: It is no name.
             ClipUnknown: Nobody knows it.
             ClipNotQueued: It is over.
             SessionRetired: Its source is gone.
@@ -150,6 +158,7 @@ class Engine:
             QueueFull: Too many commands are pending.
             Closed, Failed: No commands are taken.
         """
+        check_name("clip", clip)
         self._owner.check()
         self.check_room()
         self._check_sole(clip)
@@ -231,6 +240,46 @@ class Engine:
                 f"source {have[1]} has a clip of the name that one of source {have[0]} has",
                 detail=clip,
             )
+
+
+@final
+class _Errand:
+    """One request on its way into the queue of one source.
+
+    Args:
+        source: Whose.
+        request: What it is asked for.
+        position: The place among the clips that wait; `None` for the end.
+    """
+
+    def __init__(self, source: Playable, request: ClipRequest, position: int | None) -> None:
+        self._source = source
+        self._request = request
+        self.position = position
+        self._moved = False
+
+    async def run(self, commit: Commit) -> str:
+        """Send it to the place that is right when it leaves; returns the clip's identity."""
+        for _ in range(MAX_PLACINGS - 1):
+            try:
+                return await self._source.enqueue(
+                    self._request, position=self.position, commit=commit
+                )
+            except RouteChanged:
+                if not self._moved:
+                    raise
+                self._moved = False
+        return await self._source.enqueue(self._request, position=self.position, commit=commit)
+
+    def check_place(self, position: int | None) -> None:
+        """Raise unless this is the place it was given; if it is not, it is given this.
+
+        Raises:
+            RouteChanged: It is not.
+        """
+        if position != self.position:
+            self.position, self._moved = position, True
+            raise RouteChanged("the queue that was to take the request moved", retryable=True)
 
 
 @final

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 import msgspec
 import trio
@@ -90,6 +90,10 @@ class MediaStatistics(msgspec.Struct, frozen=True):
     audio: QueueStatistics
 
 
+_EMPTY: Final[deque[Any]] = deque(maxlen=0)
+"""What a queue is that never had a frame: an empty deque of its own has room for 64."""
+
+
 class _Queue(Generic[F]):
     """The frames of one output that are still to be read, and who waits for one.
 
@@ -109,8 +113,8 @@ class _Queue(Generic[F]):
     )
 
     def __init__(self) -> None:
-        self.frames: deque[F] = deque()
-        self.sizes: deque[int] = deque()
+        self.frames: deque[F] = _EMPTY
+        self.sizes: deque[int] = _EMPTY
         self.bytes = 0
         self.samples = 0
         self.delivered = 0
@@ -118,6 +122,10 @@ class _Queue(Generic[F]):
         self.task: Task | None = None
         self.settled = False
         self.failure: BaseException | None = None
+
+    def begin(self) -> None:
+        """Have room for frames, from the first on."""
+        self.frames, self.sizes = deque(), deque()
 
     def take(self) -> F:
         frame = self.frames.popleft()
@@ -314,6 +322,8 @@ class MediaOutput:
         if queue.bytes + self._audio.bytes + size > self._max_bytes:
             self._overflow_bytes(queue, size)
             return
+        if queue.frames is _EMPTY:
+            queue.begin()
         queue.frames.append(frame)
         queue.sizes.append(size)
         queue.bytes += size
@@ -345,6 +355,8 @@ class MediaOutput:
         if queue.bytes + self._video.bytes + size > self._max_bytes:
             self._overflow_bytes(queue, size)
             return
+        if queue.frames is _EMPTY:
+            queue.begin()
         queue.frames.append(frame)
         queue.sizes.append(size)
         queue.bytes += size

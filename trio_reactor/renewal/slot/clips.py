@@ -170,13 +170,13 @@ class ClipBook:
             self.moved(clip, position)
 
     def moved(self, clip: str, position: int) -> None:
-        """A clip was given another place among those that wait, from 0."""
+        """A clip was given another place among those that wait, from 0; beyond, the last."""
         known = self._clips.get(clip)
         if known is None or known.phase == "playing":
             return
         others = [each for each in self._clips.values() if each.id != clip]
         waiting = [each for each in others if each.phase != "playing"]
-        waiting.insert(position, known)
+        waiting.insert(max(0, min(position, len(waiting))), known)
         playing = [each for each in others if each.phase == "playing"]
         self._clips = {each.id: each for each in (*playing, *waiting)}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, cast, final
@@ -140,10 +139,10 @@ class Slot:
         self.generation: int | None = None
         """Its media generation, if it gives media."""
         self.cleanup: Cleanup | None = None
-        self._early: deque[SourceEvent] = deque()
+        self._early: list[SourceEvent] = []
         self._opening: trio.CancelScope | None = None
         """Its budget while it is opened and set up."""
-        self._failures: deque[FailureRecord] = deque(maxlen=MAX_FAILURES)
+        self._failures: list[FailureRecord] = []
         self._broken: tuple[LossReason, BaseException | None] | None = None
         self._events = Generations(f"events of source {incarnation}")
         self._frames = Generations(f"media of source {incarnation}")
@@ -331,8 +330,7 @@ class Slot:
 
     def early(self) -> list[SourceEvent]:
         """What its source told while it was set up, once."""
-        told = list(self._early)
-        self._early.clear()
+        told, self._early = self._early, []
         return told
 
     # -------------------------------------------------------------------- its life, in its own task
@@ -493,6 +491,7 @@ class Slot:
         record = FailureRecord.of(sole(failure))
         if self.cleanup is None:
             self._failures.append(record)
+            del self._failures[:-MAX_FAILURES]
         else:
             self.cleanup = msgspec.structs.replace(
                 self.cleanup, failures=(*self.cleanup.failures, record)

@@ -28,7 +28,8 @@ class VideoFrame(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def size(self) -> int:
         """Its size in bytes."""
-        return len(self.data)
+        data = self.data
+        return data.nbytes if isinstance(data, memoryview) else len(data)
 
 
 class AudioFrame(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -49,7 +50,8 @@ class AudioFrame(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def size(self) -> int:
         """Its size in bytes."""
-        return len(self.data)
+        data = self.data
+        return data.nbytes if isinstance(data, memoryview) else len(data)
 
 
 class MediaLosses(msgspec.Struct, frozen=True):
