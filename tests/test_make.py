@@ -42,7 +42,8 @@ def make(environment: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def named_in_the_readme() -> list[str]:
-    row = re.search(r"^\| `make example [^|]*\|([^|]*)\|$", (ROOT / "README.md").read_text(), re.M)
+    readme = (ROOT / "README.md").read_text()
+    row = re.search(r"^\| `make example [^|]*\|([^|]*)\|$", readme, re.MULTILINE)
     assert row is not None
     return re.findall(r"`(\w+)`", row[1])
 

@@ -50,11 +50,18 @@ from .clips import ClipBook
 from .host import SlotHost
 from .leaving import account, leave
 from .loans import Loan, LoanEnd, ends_loans
+from .opener import opened_by
 from .recording import Recording
 from .recovery import Recovery
 from .settings import Applied
 from .sinks import SlotEvents, SlotFrames
-from .validity import MAX_IDENTITY, generation_fault, resumption_fault, state_fault
+from .validity import (
+    MAX_IDENTITY,
+    generation_fault,
+    resumption_fault,
+    source_fault,
+    state_fault,
+)
 
 if TYPE_CHECKING:
     from trio_reactor.renewal.engine.dispatch import Dispatch
@@ -338,12 +345,16 @@ class Slot:
         Raises:
             TimedOut: It did not open within `open_timeout`, or within its own lifetime.
             OpenFailed: What was opened is not what a source must be.
+            TypeError: It is no source at all, or the opener is no opener; a defect.
             BaseException: What opening or leaving raised.
         """
         world, options = self.host.world, self.host.options
         with trio.CancelScope(deadline=world.clock() + options.open_timeout) as opening:
             self._opening = opening
-            async with self.recording.kept(), self._opener(self._predecessor) as source:
+            async with self.recording.kept(), opened_by(self._opener, self._predecessor) as source:
+                fault = source_fault(source)
+                if fault is not None:
+                    raise TypeError(f"source {self.incarnation}: {fault}")
                 try:
                     span = self._accept(source)
                     if span.expires_at is not None:
