@@ -11,10 +11,13 @@ FIND   := for p in $(PYTHON) python3.11 python3.12 python3.13 python3 /usr/bin/p
 EXTRAS := media,websocket,postgres,redis,otel,cli
 WORKERS ?= auto
 NAME   ?= broadcast
+# What `python -m examples.…` runs: the packages that have a `__main__`, and the modules.
+EXAMPLES := $(sort $(patsubst examples/%/__main__.py,%,$(wildcard examples/*/__main__.py)) \
+	$(patsubst examples/%.py,%,$(wildcard examples/*.py)))
 
 help:
 	@echo 'make demo [ARGS=…]               the main job: one unbroken broadcast on a real film'
-	@echo 'make example NAME=… [ARGS=…]     any example'
+	@echo 'make example NAME=… [ARGS=…]     any example: $(EXAMPLES)'
 	@echo 'make test [ARGS=…]               the tests'
 	@echo 'make check                       ruff, formatting, pyright, mypy'
 	@echo 'make bench                       the benchmarks, into build/bench.json'
@@ -34,9 +37,8 @@ demo: $(READY)
 	@$(BIN)/python -m examples.broadcast $(ARGS)
 
 example: $(READY)
-	@[ -f examples/$(NAME)/__main__.py ] || { \
-	echo "There is no example '$(NAME)'. There are: $(sort $(patsubst examples/%/__main__.py,%,$(wildcard examples/*/__main__.py)))." >&2; \
-	exit 2; }
+	@case ' $(EXAMPLES) ' in *' $(NAME) '*) ;; *) \
+	echo "There is no example '$(NAME)'. There are: $(EXAMPLES)." >&2; exit 2;; esac
 	@$(BIN)/python -m examples.$(NAME) $(ARGS)
 
 test: $(READY)

@@ -49,7 +49,9 @@ def main(
         ),
     ] = None,
     duration: Annotated[float, typer.Option(help="Seconds of programme.")] = DEFAULTS.duration,
-    drop: Annotated[bool, typer.Option("--drop", help="Break connections by chance.")] = False,
+    drop: Annotated[
+        bool, typer.Option("--drop", metavar="", help="Break connections at random.")
+    ] = False,
     seed: Annotated[
         int | None,
         typer.Option(help="What all chance is drawn from; printed if it is not given."),
@@ -58,7 +60,7 @@ def main(
         Path, typer.Option(help="Where the recording and the timeline go.")
     ] = DEFAULTS.output_dir,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON instead of a table.")
+        bool, typer.Option("--json", metavar="", help="Print one line of JSON instead of a table.")
     ] = False,
     url: Annotated[
         str | None, typer.Option(help="A film server that runs already, ws://host:port.")
@@ -70,7 +72,9 @@ def main(
     frame_rate: Annotated[
         float, typer.Option(help="Pictures a second of the film behind --url.")
     ] = DEFAULTS.frame_rate,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Say what happens.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", metavar="", help="Say what happens.")
+    ] = False,
 ) -> None:
     """Play one unbroken programme out of sessions that each live only a few seconds."""
     try:

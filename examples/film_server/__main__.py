@@ -76,9 +76,11 @@ def main(
         float, typer.Option(help="Seconds between saying so and its end.")
     ] = FAULTS.going_away_notice,
     until_eof: Annotated[
-        bool, typer.Option("--until-eof", help="Stop when the standard input ends.")
+        bool, typer.Option("--until-eof", metavar="", help="Stop when the standard input ends.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Say what happens.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", metavar="", help="Say what happens.")
+    ] = False,
 ) -> None:
     """Serve sessions that play scenes of a film, and print {"port": …} when ready."""
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, stream=sys.stderr)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -169,19 +171,47 @@ def test_it_says_who_waited(longest: float, who: str, monkeypatch: pytest.Monkey
     assert f"and {who} waited" in done.output
 
 
-def test_an_interrupt_ends_it_in_one_line() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "examples.renewing", "--seconds", "60"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+@contextlib.contextmanager
+def interruptible() -> Generator[None]:
+    """What is started in this block can be interrupted, also where these tests cannot.
+
+    A program inherits that a signal is ignored, as a shell has it in the background, but not that
+    one is handled.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interrupt_one() -> None:
+    with interruptible():
+        child = subprocess.Popen(
+            [sys.executable, "-m", "examples.renewing", "--seconds", "60"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    with child as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "50 tasks ask for 60 s …\n"
         running.send_signal(signal.SIGINT)
         out, error = running.communicate(timeout=30)
     assert (running.returncode, out, error) == (130, "", "interrupted\n")
+
+
+def test_an_interrupt_ends_it_in_one_line() -> None:
+    interrupt_one()
+
+
+def test_an_interrupt_ends_it_also_where_these_tests_run_with_it_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        interrupt_one()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(

@@ -630,3 +630,26 @@ async def test_the_clean_up_of_a_cancelled_body_can_still_borrow_but_does_not_wa
                 with pytest.raises(Closed):
                     await use(renewal, 1)
     assert scope.cancelled_caught or renewal.report is not None
+
+
+async def test_a_block_that_expires_says_why_no_successor_was_there(
+    autojump_clock: object,
+) -> None:
+    exchange = Exchange(failures=3)
+    async with open_renewal(exchange, options=options(first_pause=6.0)) as renewal:
+        with pytest.raises(Expired) as caught:
+            await use(renewal, 61)
+        assert isinstance(caught.value.__cause__, Lost)
+        assert str(caught.value.__cause__) == "no line"
+
+
+async def test_a_block_that_expires_after_a_handover_has_nothing_else_to_say(
+    autojump_clock: object,
+) -> None:
+    exchange = Exchange(failures=1)
+    async with open_renewal(exchange, options=options()) as renewal:
+        await trio.sleep(40)
+        with pytest.raises(Expired) as caught:
+            await use(renewal, 30)
+        assert renewal.state.status == "ready"
+        assert caught.value.__cause__ is None

@@ -737,8 +737,10 @@ async def test_what_is_wrapped_and_not_mutated_conforms(autojump_clock: object) 
     async def environment() -> AsyncGenerator[MutantRig]:
         yield MutantRig()
 
-    hold = await run_all(MutantRig, environment)
+    told: list[str] = []
+    hold = await run_all(MutantRig, environment, told.append)
     assert len(hold) == len(CASES)
+    assert told == [f"holds: {sentence}" for sentence in hold]
 
 
 async def test_all_that_is_broken_is_told_at_once(autojump_clock: object) -> None:
@@ -747,8 +749,11 @@ async def test_all_that_is_broken_is_told_at_once(autojump_clock: object) -> Non
         async with trio.open_nursery():
             yield rig_of(Fickle)
 
+    told: list[str] = []
     with pytest.raises(ExceptionGroup, match="the mutant does not conform") as caught:
-        await run_all(MutantRig, environment)
+        await run_all(MutantRig, environment, told.append)
+    assert len(told) == len(CASES)
+    assert "does not hold: closing it twice gives the same evidence" in told
     broken = {getattr(each, "required", None) for each in caught.value.exceptions}
     assert "closing it twice gives the same evidence" in broken
     assert "its lifetime is None or a finite number of seconds, more than 0" not in broken

@@ -47,7 +47,7 @@ class Borrow(Generic[S_co]):
     own.  Leaving is no checkpoint.
     """
 
-    __slots__ = ("_borrowing", "_cut", "_depth", "_late", "_scope", "_task", "slot")
+    __slots__ = ("_borrowing", "_cut", "_depth", "_late", "_scope", "_task", "_unfollowed", "slot")
 
     def __init__(self, borrowing: Borrowing, *, late: bool = False) -> None:
         self._borrowing = borrowing
@@ -55,6 +55,7 @@ class Borrow(Generic[S_co]):
         self._scope = trio.CancelScope()
         self._cut: LoanEnd | None = None
         self._task: trio.lowlevel.Task | None = None
+        self._unfollowed: BaseException | None = None
         self._depth = 0
         self.slot: Slot | None = None
         """Whose source is used."""
@@ -98,6 +99,7 @@ class Borrow(Generic[S_co]):
     def cut(self, why: LoanEnd) -> None:
         """Cancel the block: its source goes."""
         self._cut = why
+        self._unfollowed = self._borrowing.unfollowed(self) if why == "expired" else None
         self._borrowing.cut_short[self] = None
         self._scope.cancel()
 
@@ -118,7 +120,9 @@ class Borrow(Generic[S_co]):
         what = f"source {slot.incarnation}"
         match self._cut:
             case "expired":
-                return Expired(f"{what} reached the end of its life while it was borrowed")
+                expired = Expired(f"{what} reached the end of its life while it was borrowed")
+                expired.__cause__ = self._unfollowed
+                return expired
             case "retired":
                 retired = Retired(f"{what} was retired while it was borrowed")
                 retired.__cause__ = self._borrowing.failure  # if that is why it closes
@@ -209,6 +213,12 @@ class Borrowing:
                     return slot
         finally:
             self.waiting -= 1
+
+    def unfollowed(self, borrow: Borrow[Any]) -> BaseException | None:
+        """Why nothing followed the source that a block uses, if that is for a failure."""
+        on_air = self._chain.on_air
+        followed = on_air is not None and on_air is not borrow.slot
+        return None if followed else self._chain.unfollowed
 
     def given_back(self, borrow: Borrow[Any]) -> None:
         """A block has ended."""

@@ -1,13 +1,13 @@
 """What is proven of the end of a source.
 
 A clean-up record is marked complete only if its own evidence proves it: whatever was allocated is
-known to be gone, and the connection is closed.  A record that contradicts itself cannot be made and
-cannot be decoded.
+known to be gone, and the connection is closed.  A record that contradicts itself, or says a word
+that there is not, cannot be made and cannot be decoded.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -23,12 +23,19 @@ Termination = Literal["not-needed", "confirmed", "unconfirmed"]
 
 Connection = Literal["never-opened", "closed", "failed"]
 
+_WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "allocation": get_args(Allocation),
+    "termination": get_args(Termination),
+    "connection": get_args(Connection),
+}
+
 
 class Cleanup(msgspec.Struct, frozen=True):
     """The evidence that closing one source left.
 
     Raises:
-        ValueError: If it says complete and its evidence does not prove it, or the reverse.
+        ValueError: If it says complete and its evidence does not prove it, or the reverse; if a
+            field has a value that it cannot have; or if the end of nothing is confirmed.
     """
 
     source: str | None
@@ -49,24 +56,47 @@ class Cleanup(msgspec.Struct, frozen=True):
         connection: Connection,
         failures: tuple[FailureRecord, ...] = (),
     ) -> Cleanup:
-        """The record of this evidence, marked by what it proves."""
-        return cls(
-            source,
-            allocation,
-            termination,
-            connection,
-            _proves(allocation, termination, connection),
-            failures,
-        )
+        """The record of this evidence, marked by what it proves.
+
+        Raises:
+            ValueError: A field has a value that it cannot have, or the end of nothing is confirmed.
+        """
+        complete = not _missing(allocation, termination, connection)
+        return cls(source, allocation, termination, connection, complete, failures)
+
+    @property
+    def missing(self) -> str | None:
+        """What is missing for it to be complete, in words; `None` if nothing is."""
+        return _missing(self.allocation, self.termination, self.connection)
 
     def __post_init__(self) -> None:
-        if self.complete != _proves(self.allocation, self.termination, self.connection):
+        for field, words in _WORDS.items():
+            word: object = getattr(self, field)
+            if word not in words:
+                raise ValueError(f"{field}={word!r} is none of {', '.join(map(repr, words))}")
+        if self.allocation == "none" and self.termination == "confirmed":
+            raise ValueError(
+                "termination='confirmed' contradicts allocation='none': of what was never "
+                "allocated no end can be confirmed; it is 'not-needed'"
+            )
+        if self.complete != (self.missing is None):
             raise ValueError(
                 f"complete={self.complete} contradicts the evidence: allocation {self.allocation}, "
                 f"termination {self.termination}, connection {self.connection}"
             )
 
 
-def _proves(allocation: Allocation, termination: Termination, connection: Connection) -> bool:
-    ended = termination == "confirmed" if allocation == "owned" else termination != "unconfirmed"
-    return ended and connection != "failed"
+def _missing(
+    allocation: Allocation, termination: Termination, connection: Connection
+) -> str | None:
+    missing: list[str] = []
+    if allocation == "owned" and termination == "not-needed":
+        missing.append(
+            "an owned allocation has to be confirmed as ended (what expires by itself, such as "
+            "a token, is allocation='none')"
+        )
+    elif termination == "unconfirmed":
+        missing.append("it is not confirmed that it has ended")
+    if connection == "failed":
+        missing.append("its connection failed, and is not known to be closed")
+    return "; ".join(missing) or None

@@ -20,6 +20,7 @@ from .events import RenewalClosed, RenewalFailed
 from .options import RenewalOptions
 from .session import Renewal
 from .slot.checking import Check
+from .slot.opener import check_opener
 from .source import Source, SourceOpener
 
 __all__ = ["open_renewal"]
@@ -62,9 +63,11 @@ async def open_renewal(
     Raises:
         JournalError: What is recorded could not be read or deleted, or another renewal uses it.
         OpenFailed: The first source could not be opened; `cleanup` says what is proven of it.
+        TypeError: What is given to open a source is no opener, or what it opened is no source.
         BaseException: What the block of an owner raises: the body's error, the terminal failure,
             what close found, or a group of them.
     """
+    check_opener(open_source)
     options = options or RenewalOptions()
     world = world or SystemWorld()
     publisher = (events or EventChannel(world=world)).publisher(name)

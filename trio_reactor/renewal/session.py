@@ -71,12 +71,22 @@ class Renewal(Generic[S_co]):
 
     @property
     def video(self) -> MediaReceiver[VideoFrame]:
-        """The pictures of the session, across all its sources; one reader at a time."""
+        """The pictures of the session, across all its sources; one reader at a time.
+
+        Raises:
+            Refused: The source on air plays no clips, and so gives none: nothing would ever come.
+        """
+        self._engine.check_plays()
         return self._chain.output.video
 
     @property
     def audio(self) -> MediaReceiver[AudioFrame]:
-        """The sound of the session, across all its sources; one reader at a time."""
+        """The sound of the session, across all its sources; one reader at a time.
+
+        Raises:
+            Refused: The source on air plays no clips, and so gives none: nothing would ever come.
+        """
+        self._engine.check_plays()
         return self._chain.output.audio
 
     def pressure(self) -> Pressure:
@@ -156,7 +166,8 @@ class Renewal(Generic[S_co]):
             SessionRetired: The last source is gone.
             Closed, Failed: The handle is closed, or has failed.
             Lost: Out of the block: the source was lost, or something of it was.
-            Expired: Out of the block: its life is over.
+            Expired: Out of the block: its life is over.  If no successor could be opened, why is
+                its cause.
             Retired: Out of the block: the renewal has closed, and `cleanup_timeout` was over.
         """
         return Borrow(self._borrowing)
@@ -273,6 +284,7 @@ class Renewal(Generic[S_co]):
 
         Raises:
             ValueError: It is neither `True` nor `False`.
+            Refused: The source on air plays no clips, and it is not kept; or the provider said no.
             SessionRecovering: It is kept, and no source could be told now.
             SessionRetired: The last source is gone.
             ReactorError: What telling it came to; see `pause_and_stop`.
@@ -280,6 +292,7 @@ class Renewal(Generic[S_co]):
         """
         check_flag("enabled", enabled)
         self._owner.check()
+        self._engine.check_plays()
         setting = self._chain.autoplay
         wish = setting.want(enabled)
         try:
@@ -305,13 +318,14 @@ class Renewal(Generic[S_co]):
             SessionRecovering: No source is on air.
             SessionRetired: The last source is gone.
             QueueFull: Too many commands are pending.
-            Refused: The provider said no.
+            Refused: The provider said no, or the source on air plays no clips.
             RouteChanged: The source takes no commands any more; nothing was sent.
             Lost, TimedOut: The source was lost, or did not answer within `reply_timeout`.  If the
                 `outcome` is unknown, the source is replaced.
             Closed, Failed: The handle is closed, or has failed.
         """
         self._owner.check()
+        self._engine.check_plays()
         slot, source = self._on_air()
         await self._command(slot, source.pause_and_stop).outcome()
 
@@ -357,6 +371,7 @@ class Renewal(Generic[S_co]):
 
         Raises:
             ValueError: A side is no whole number of pixels, 1 at least.
+            Refused: The source on air plays no clips, and it is not kept; or the provider said no.
             SessionRecovering: It is kept, and no source could be told now.
             SessionRetired: The last source is gone.
             ReactorError: As for `pause_and_stop`.
@@ -364,6 +379,7 @@ class Renewal(Generic[S_co]):
         check_size("width", width)
         check_size("height", height)
         self._owner.check()
+        self._engine.check_plays()
         setting = self._chain.canvas
         wish = setting.want((width, height))
         try:

@@ -8,6 +8,7 @@ forgotten: when there is no room for one more of those, nothing more is opened.
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 from typing import Self
 
@@ -19,6 +20,8 @@ from .evidence import Allocation, Cleanup, Connection, Termination
 from .options import RenewalOptions, Retention
 
 __all__ = ["CleanupLedger", "OmittedCleanups", "RenewalReport", "SourceCleanup", "combine"]
+
+_log = logging.getLogger("trio_reactor.renewal")
 
 
 class SourceCleanup(msgspec.Struct, frozen=True):
@@ -153,9 +156,11 @@ class CleanupLedger:
     Args:
         options: `retention`, `session_limit`, `retained_successful_cleanups` and
             `max_unresolved_cleanups` count.
+        name: What the renewal is called, for the log.
     """
 
-    def __init__(self, options: RenewalOptions) -> None:
+    def __init__(self, options: RenewalOptions, name: str = "renewal") -> None:
+        self._name = name
         self._retention: Retention = options.retention
         self._limit = options.session_limit
         self._max_unresolved = (
@@ -199,10 +204,7 @@ class CleanupLedger:
             self._max_unresolved is not None
             and len(self._unresolved) + len(self._reserved) >= self._max_unresolved
         ):
-            raise Overflow(
-                f"max_unresolved_cleanups: {len(self._unresolved)} clean-ups are not proven "
-                f"complete, {len(self._reserved)} are still to come"
-            )
+            raise Overflow(self._too_many_unresolved())
         self._incarnations += 1
         self._reserved[self._incarnations] = None
         return self._incarnations
@@ -219,6 +221,8 @@ class CleanupLedger:
     def record(self, incarnation: int, cleanup: Cleanup) -> None:
         """Record what became of a source, in the place of its reservation.
 
+        The first that is not proven complete is logged as a warning: more of its kind will follow.
+
         Raises:
             ValueError: If the incarnation has no reservation, or its record already; `combine`
                 what comes from several sides first.
@@ -228,6 +232,12 @@ class CleanupLedger:
         # What allocated nothing was no session, so opens that fail do not use up the sessions.
         self._sessions += cleanup.allocation != "none"
         if not cleanup.complete:
+            if not self._unresolved:
+                _log.warning(
+                    "%s: the clean-up of source %s is not proven complete",
+                    self._name,
+                    _told(incarnation, cleanup),
+                )
             self._unresolved[incarnation] = cleanup
             return
         self._successful.append(SourceCleanup(incarnation, cleanup))
@@ -251,6 +261,26 @@ class CleanupLedger:
             omitted=self._omitted,
         )
 
+    def _too_many_unresolved(self) -> str:
+        coming = len(self._reserved)
+        said = (
+            f"max_unresolved_cleanups={self._max_unresolved} leaves no room for another source: "
+            f"{len(self._unresolved)} clean-ups are not proven complete, "
+            f"{coming} {'is' if coming == 1 else 'are'} still to come"
+        )
+        if self._unresolved:
+            newest = max(self._unresolved)
+            said += f"; the newest is of source {_told(newest, self._unresolved[newest])}"
+        return said
+
     def _check(self, incarnation: int) -> None:
         if incarnation not in self._reserved:
             raise ValueError(f"source {incarnation} has no reservation, or its record already")
+
+
+def _told(incarnation: int, cleanup: Cleanup) -> str:
+    """A clean-up that is not complete, in words: whose it is, what it says and what is missing."""
+    return (
+        f"{incarnation} (allocation={cleanup.allocation!r}, termination={cleanup.termination!r}, "
+        f"connection={cleanup.connection!r}): {cleanup.missing}"
+    )

@@ -85,7 +85,7 @@ class Chain:
         self._check = check
         self.announce = Announcer(publisher, owner.world)
         self.output = MediaOutput(options, self._overflowed)
-        self.ledger = CleanupLedger(options)
+        self.ledger = CleanupLedger(options, owner.name)
         self.autoplay = Setting(True)
         self.canvas = Setting[tuple[int, int] | None](None)
         self.sequences = Sequences(self, options)
@@ -132,6 +132,13 @@ class Chain:
     def last(self) -> Trace | None:
         """What is known of the source that is on air, or was the last to be."""
         return self._lineup.last
+
+    @property
+    def unfollowed(self) -> BaseException | None:
+        """Why nothing is prepared to follow the source on air, if that is for a failure."""
+        following = self.next
+        prepared = following is not None and not isinstance(following.phase, phases.Opening)
+        return None if prepared else self._tally.last
 
     @property
     def name(self) -> str:

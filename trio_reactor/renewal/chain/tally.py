@@ -36,6 +36,11 @@ class FailureTally:
         return self._count.consecutive
 
     @property
+    def last(self) -> BaseException | None:
+        """The last failure in a row, if there is one."""
+        return self._last
+
+    @property
     def exhausted(self) -> bool:
         """Whether it is over."""
         return self._count.exhausted(self._options.max_failures)

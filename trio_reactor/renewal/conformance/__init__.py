@@ -18,7 +18,8 @@ or by hand:
     trio.run(run_all, MyRig, my_rig)
 
 A case is a rule with a sentence for a name.  What breaks it raises `Nonconforming`, an
-`AssertionError` that names the source, what it did, and the rule.
+`AssertionError` that names the source, what it did, and the rule.  Where the rig itself fails, or
+a server that runs beside it, that is a `RigFailed`, with what it raised as its cause.
 
 The clock may be a virtual one, where time costs nothing, or the real one: a rig says how long what
 has to happen is awaited (`patience`), and how long what must not happen is (`quiet`).
@@ -27,6 +28,7 @@ has to happen is awaited (`patience`), and how long what must not happen is (`qu
 from __future__ import annotations
 
 from .case import Case
+from .guarded import RigFailed
 from .rig import Capability, Cause, Length, Rig
 from .suite import CASES, Environment, cases, run_all
 from .trial import Nonconforming
@@ -40,6 +42,7 @@ __all__ = [
     "Length",
     "Nonconforming",
     "Rig",
+    "RigFailed",
     "cases",
     "run_all",
 ]

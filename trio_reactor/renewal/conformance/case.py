@@ -10,6 +10,7 @@ import trio
 
 from trio_reactor.errors import leaves
 
+from .guarded import RigFailed
 from .rig import Capability, Cause, Rig, causes_of
 from .trial import Nonconforming, Trial
 
@@ -44,19 +45,22 @@ class Case(msgspec.Struct, frozen=True):
 
         Raises:
             Nonconforming: The source does not keep it.
+            RigFailed: A method of the rig raised something; nothing is said about the source.
         """
         trial = Trial(rig, self.sentence)
         try:
             with trio.move_on_after(BUDGET * rig.patience) as budget:
                 await self.body(trial)
         except Exception as failure:
-            found = next(
-                (leaf for leaf in leaves(failure) if isinstance(leaf, Nonconforming)), None
-            )
+            told = tuple(leaves(failure))
+            # The rig's before the source's: where it failed the source may only have suffered.
+            found: Nonconforming | RigFailed | None = next(
+                (leaf for leaf in told if isinstance(leaf, RigFailed)), None
+            ) or next((leaf for leaf in told if isinstance(leaf, Nonconforming)), None)
             if found is failure:
                 raise
             if found is not None:
-                raise found from None
+                raise found from found.__cause__
             raise trial.broken(f"raised {failure!r}") from failure
         if budget.cancelled_caught:
             raise trial.broken(f"did not come to an end within {BUDGET * rig.patience:g} s")

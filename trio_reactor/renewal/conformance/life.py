@@ -26,7 +26,7 @@ from .case import Register
 from .rig import Capability
 from .trial import Trial
 
-__all__ = ["LIFE", "MAX_STEPS"]
+__all__ = ["CAPABILITIES", "LIFE", "MAX_STEPS"]
 
 MAX_STEPS: Final = 500
 """At how many checkpoints of one call it is cancelled at most."""
@@ -52,6 +52,10 @@ async def _capabilities(trial: Trial) -> None:
         found = frozenset(name for name, kind in protocols.items() if isinstance(source, kind))
         expected = trial.rig.capabilities
         trial.require(found == expected, f"is {sorted(found)} instead of {sorted(expected)}")
+
+
+CAPABILITIES: Final = LIFE.cases[-1]
+"""The case on which all others rest: that the source can do what its rig says, and no more."""
 
 
 @LIFE.case("its identity is a string of 1 to 1,024 characters, and stays the same")

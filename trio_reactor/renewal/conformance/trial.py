@@ -19,6 +19,7 @@ from trio_reactor.renewal.source import (
 )
 
 from .ears import Ears
+from .guarded import Guarded
 from .rig import Length, Rig
 
 __all__ = ["Nonconforming", "Trial", "uncommitted"]
@@ -57,7 +58,7 @@ class Trial:
     """
 
     def __init__(self, rig: Rig, required: str) -> None:
-        self.rig = rig
+        self.rig = Guarded(rig)
         self._required = required
         self._identity: str | None = None
 

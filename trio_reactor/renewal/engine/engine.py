@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Container
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
+from trio_reactor.errors import Refused
 from trio_reactor.owner import Owner
 from trio_reactor.renewal.errors import (
     ClipNotQueued,
@@ -180,6 +181,18 @@ class Engine:
             raise
         return dispatch
 
+    def check_plays(self) -> None:
+        """Raise if no source that is known plays clips: to try again would not help.
+
+        Raises:
+            Refused: The source on air does not, and none that does is prepared.
+        """
+        on_air, following = self._chain.on_air, self._chain.next
+        if on_air is None or on_air.playable is not None:
+            return
+        if following is None or following.playable is None:
+            raise Refused(f"{self._owner.name}: its sources play no clips")
+
     def check_room(self) -> None:
         """Raise unless one more command may be pending.
 
@@ -203,6 +216,8 @@ class Engine:
         for clip in named.values():
             self._check_sole(clip)
         bound = None if sequence is None else self._chain.sequences._owner(sequence.id)
+        if bound is None and not named:
+            self.check_plays()
         # Only what is bound to nothing goes where the chain prefers it.
         free = self._chain.route() if bound is None and not named else None
         return resolve(

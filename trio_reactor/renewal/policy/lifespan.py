@@ -79,7 +79,10 @@ def lifetime_fault(lifetime: object, lead: float) -> str | None:
     if lifetime <= 0:
         return f"the lifetime is {lifetime} s, which is over already"
     if lifetime <= lead:
-        return f"the lifetime of {lifetime} s is not longer than the lead of {lead} s"
+        return (
+            f"the lifetime of {lifetime} s is not longer than the lead of {lead} s; "
+            "set RenewalOptions(lead=…) to less than it"
+        )
     return None
 
 

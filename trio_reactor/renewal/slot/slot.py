@@ -49,6 +49,7 @@ from .clips import ClipBook
 from .host import SlotHost
 from .leaving import account, leave
 from .loans import Loan, LoanEnd, ends_loans
+from .opener import opened_by
 from .recording import Recording
 from .recovery import Recovery
 from .settings import Applied
@@ -58,6 +59,7 @@ from .validity import (
     generation_fault,
     is_identity,
     resumption_fault,
+    source_fault,
     state_fault,
 )
 
@@ -342,12 +344,16 @@ class Slot:
         Raises:
             TimedOut: It did not open within `open_timeout`, or within its own lifetime.
             OpenFailed: What was opened is not what a source must be.
+            TypeError: It is no source at all, or the opener is no opener; a defect.
             BaseException: What opening or leaving raised.
         """
         world, options = self.host.world, self.host.options
         with trio.CancelScope(deadline=world.clock() + options.open_timeout) as opening:
             self._opening = opening
-            async with self.recording.kept(), self._opener(self._predecessor) as source:
+            async with self.recording.kept(), opened_by(self._opener, self._predecessor) as source:
+                fault = source_fault(source)
+                if fault is not None:
+                    raise TypeError(f"source {self.incarnation}: {fault}")
                 try:
                     span = self._accept(source)
                     if span.expires_at is not None:

@@ -5,6 +5,7 @@ Pure.  Each function tells the fault in words, or `None`; who asks says which so
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Final, TypeGuard, cast
 
@@ -33,6 +34,7 @@ __all__ = [
     "is_identity",
     "is_unicode",
     "resumption_fault",
+    "source_fault",
     "state_fault",
     "video_fault",
 ]
@@ -42,6 +44,8 @@ MAX_IDENTITY: Final = 1024
 
 MAX_RESUMPTION: Final = 65_536
 """The longest handle to resume from, in characters."""
+
+_ABSENT: Final = object()
 
 _BYTES: Final = (bytes, bytearray, memoryview)
 
@@ -54,6 +58,16 @@ def is_identity(value: object) -> TypeGuard[str]:
 def is_unicode(text: str) -> bool:
     """Whether a text can be encoded: a Python string may hold halves of characters."""
     return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def source_fault(source: object) -> str | None:
+    """What is wrong with what an opener yielded, before it is asked anything: what it has not."""
+    for name in ("id", "lifetime", "close"):
+        # Looked at first where no property is evaluated: what each says is asked once.
+        if inspect.getattr_static(source, name, _ABSENT) is _ABSENT and not hasattr(source, name):
+            kind = type(source).__name__
+            return f"what the opener yielded, a {kind}, is not a Source: it has no `{name}`"
+    return None
 
 
 def event_fault(event: object) -> str | None:
