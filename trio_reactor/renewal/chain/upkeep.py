@@ -113,6 +113,7 @@ class Upkeep:
             if slot.advance("recovery-failed"):
                 self._host.say_recovering(slot, "reconnect-failed", failure)
         elif slot.advance("recovered"):
+            slot.book.regained()
             if slot is self._host.on_air and slot.media is not None:
                 with defects_are_terminal(self._owner):
                     self._host.output.losses.activate(slot.media, from_start=True)
