@@ -219,7 +219,9 @@ class Account:
         for clip, said in self.lost.items():
             if said.why == "source-lost":
                 assert said.frames_received == self.pictures[clip], said
-        for source in (ref.id for ref in self._opened.values() if ref.incarnation in self._replaced):
+        for source in (
+            ref.id for ref in self._opened.values() if ref.incarnation in self._replaced
+        ):
             for clip in self._unreached.get(str(source), []):
                 missing = (self.over[clip] or 0) > self.pictures[clip]
                 assert (clip in self.lost) == missing, f"nobody named {clip}, or in vain"

@@ -109,7 +109,7 @@ async def _submit(world: World) -> None:
 
 async def _routed(world: World) -> None:
     """Ask for a clip that has to go where others are; they may be apart."""
-    names = [world.a_clip() if world.chance.random() < 0.5 else None for _ in range(3)]
+    names = [world.any_clip() if world.chance.random() < 0.6 else None for _ in range(3)]
     sequence = world.chance.choice((None, None, "s1"))
     asked = world.prepare(
         continue_from=names[0], before=names[1], same_session_as=names[2], sequence=sequence
@@ -169,7 +169,7 @@ async def _renew(world: World) -> None:
 
 
 async def _input(world: World) -> None:
-    for _ in range(world.chance.randint(1, 4)):
+    for _ in range(world.chance.randint(1, 6)):
         world.later(world.send_input)
 
 

@@ -88,11 +88,20 @@ class Input:
         ):
             assert size == PIECE * pieces, now
 
-    def settle(self, end: InputStatistics, heard: Iterable[tuple[str, bytes]]) -> None:
-        """Compare with what the provider heard, when all is over."""
+    def settle(
+        self, end: InputStatistics, heard: Iterable[tuple[str, bytes]], *, failed: bool
+    ) -> None:
+        """Compare with what the provider heard, when all is over.
+
+        Args:
+            end: What the renewal counts.
+            heard: What came, by which source.
+            failed: Whether the renewal has failed: what is lost by that it tells nobody.
+        """
         self.adds_up(end)
         assert not end.held_pieces, f"{end.held_pieces} pieces are held for nobody"
-        assert end.lost_pieces == self._lost, f"{self._lost} were said to be lost: {end}"
+        assert self._lost <= end.lost_pieces, f"{self._lost} were said to be lost: {end}"
+        assert failed or self._lost == end.lost_pieces, f"only {self._lost} were told: {end}"
         came = [piece for _, piece in heard]
         left = deque(self._accepted)
         for piece in came:

@@ -78,7 +78,7 @@ from trio_reactor.testing import (
 
 from .renewal_account import Account
 from .renewal_acts import ACTS, Defect
-from .renewal_requests import Asked
+from .renewal_requests import Asked, source_of
 from .renewal_uses import Loans
 
 __all__ = ["World", "draw_faults", "play", "renewal_world"]
@@ -88,7 +88,7 @@ F = TypeVar("F", VideoFrame, AudioFrame)
 MENU: Final[dict[str, tuple[Fault, ...]]] = {
     "open": (Slow(1.5), Fails("refused", after=0.5), Fails("lost"), Never()),
     "attach": (Slow(0.5), Fails("lost"), Never()),
-    "media": (Slow(0.5), Fails("lost")),
+    "media": (Slow(0.5), Fails("lost"), Never()),
     "request": (Slow(0.3), Fails("refused"), Never(), Fails("lost", after=0.3)),
     "reply": (Slow(0.5), Fails("timed-out"), Never()),
     "event": (Slow(0.3), Twice(), Swapped(0.3)),
@@ -171,7 +171,7 @@ def _draw_options(chance: random.Random, lifetime: float | None) -> RenewalOptio
         stable_after=1.0,
         max_frames=chance.choice((8, 1_000, 1_000, 1_000, 1_000)),
         max_clips=chance.choice((4, 100, 100)),
-        max_input_bytes=chance.choice((16, 1_000)),
+        max_input_bytes=chance.choice((8, 1_000)),
         max_sequences=chance.choice((2, 256)),
         max_members=chance.choice((2, 256)),
         max_queue=chance.choice((2, 256, 256)),
@@ -464,8 +464,17 @@ class World:
 
     def a_clip(self) -> str | None:
         """One that a source has, if one has any."""
-        clips = [clip.id for source in self.provider.live.values() for clip in source.clips]
-        return self.chance.choice(clips) if clips else None
+        having = [source.clips for source in self.provider.live.values() if source.clips]
+        return self.chance.choice(self.chance.choice(having)).id if having else None
+
+    def any_clip(self) -> str | None:
+        """One of a source that lives, over or not, if there is any."""
+        clips = self.account.requests.accepted
+        having = {source_of(clip) for clip in clips} & self.provider.live.keys()
+        if not having:
+            return None
+        source = self.chance.choice(sorted(having))
+        return self.chance.choice([clip for clip in clips if source_of(clip) == source])
 
     def _record(self, what: str, /, **about: object) -> None:
         request = about.pop("request", None)
@@ -542,6 +551,7 @@ class World:
             account.refused()
             raise
         account.accepted(piece)
+        self.simulation.record("input accepted")
         account.adds_up(self.renewal.statistics().input)
 
     async def renew(self) -> None:
@@ -561,7 +571,11 @@ class World:
             async with lent as source:
                 inside = True
                 await self._use(lent, source, depth)
-        except (Lost, Expired, Retired):
+        except Retired:
+            stopping = self.renewal._owner.stopping.is_set
+            assert stopping, "a switch has disturbed its user"
+            raise
+        except (Lost, Expired):
             self.simulation.record("cut short" if inside else "told to wait no more")
             raise
 
@@ -726,7 +740,8 @@ class World:
         account, renewal = self.account, self.renewal
         account.requests.settle(account.handed_over, renewal.sequences if renewal else None)
         if renewal is not None:
-            account.input.settle(renewal.statistics().input, self.provider.heard)
+            failed = renewal._owner.failure is not None
+            account.input.settle(renewal.statistics().input, self.provider.heard, failed=failed)
         self.account.settle(pressure, per_picture)
 
 

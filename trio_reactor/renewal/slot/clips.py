@@ -2,9 +2,10 @@
 
 The book is opened with the source's state and kept by its events.  A refreshed state, after a
 reconnect, replaces what was known; a clip that it no longer has is lost, and no life is invented
-for it.  A clip that ends while no pictures can reach us was not seen to its end: unless the source
-comes back and counts what was missed, it is unfinished too.  Events and pictures may come on different ways, so pictures of a clip that was not said to
-have started yet are counted all the same, and what is said twice or late changes nothing.
+for it.  A clip that ends while no pictures can reach us was not seen to its end: it is unfinished
+too, unless the source comes back and counts what was missed.  Events and pictures may come on
+different ways, so pictures of a clip that was not said to have started yet are counted all the
+same, and what is said twice or late changes nothing.
 
 Pure but for being kept: it reads no clock and does no I/O.
 """
@@ -212,12 +213,18 @@ class ClipBook:
         """Pictures reach us again, and the source counts those that did not."""
         self._unseen.clear()
 
-    def _miss(self, clip: str, frames: int) -> None:
-        """A clip ends after this many pictures, and those that are missing cannot come."""
-        showing = self._shown.get(clip)
-        came = 0 if showing is None else showing.pictures
-        if clip in self._clips and came < frames:
-            self._unseen[clip] = Unfinished(clip, frames, came)
+    def _miss(self, clip: str, frames: int | None) -> None:
+        """A clip ends, after this many pictures if that is told; what is missing cannot come."""
+        known = self._clips.get(clip)
+        if known is None:
+            return
+        lost = self._unfinished(known)
+        if frames is not None:
+            lost = msgspec.structs.replace(lost, frames_expected=frames)
+        elif clip not in self._shown:
+            return  # it never went on air
+        if lost.frames_expected is None or lost.frames_received < lost.frames_expected:
+            self._unseen[clip] = lost
             if len(self._unseen) > _REMEMBERED:
                 del self._unseen[next(iter(self._unseen))]
 
