@@ -197,14 +197,14 @@ class Requests:
                 assert not pending, f"{state} waits for what never comes"
         trusted = set(handed_over)
         for number, asked in self._asked.items():
-            state = asked.submission.state
+            at = asked.submission.state
             if asked.sent_to is None:
-                assert not isinstance(state, Completed), f"{number} has an outcome, unsent"
+                assert not isinstance(at, Completed), f"{number} has an outcome, unsent"
                 continue
-            assert isinstance(state, Completed), f"request {number} is {state} at the end"
-            self._told(asked, state.outcome)
-            self._judge(asked, state.outcome, trusted)
-            if asked.sequence is None or _kind(state.outcome) != "unknown":
+            assert isinstance(at, Completed), f"request {number} is {at} at the end"
+            self._told(asked, at.outcome)
+            self._judge(asked, at.outcome, trusted)
+            if asked.sequence is None or _kind(at.outcome) != "unknown":
                 continue
             assert number in known | self._acknowledged, f"the doubt of {number} is forgotten"
 
