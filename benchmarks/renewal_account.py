@@ -7,15 +7,15 @@ viewer.  What can be judged at once is judged at once; the rest when all is over
 from __future__ import annotations
 
 from collections import Counter
-from typing import assert_never
 
-from trio_reactor.errors import ReactorError
 from trio_reactor.events import Event
 from trio_reactor.renewal import Pressure, RenewalOptions
 from trio_reactor.renewal.events import (
+    AdoptionDiscarded,
     ClipChanged,
     ClipLost,
     HandedOver,
+    InputLost,
     OnAir,
     OpenFailure,
     Recovered,
@@ -24,6 +24,8 @@ from trio_reactor.renewal.events import (
     RenewalFailed,
     RenewalStopped,
     Replaced,
+    ResumptionDiscarded,
+    SequenceRetired,
     SourceClosed,
     SourceOpened,
     SourceOpening,
@@ -35,12 +37,10 @@ from trio_reactor.renewal.simulation import read_stamp
 from trio_reactor.renewal.source import AudioFrame, ClipEnded, ClipFailed, VideoFrame
 from trio_reactor.renewal.summary import RenewalReport
 
-__all__ = ["Account", "source_of"]
+from .renewal_requests import Requests, source_of
+from .renewal_uses import Input
 
-
-def source_of(clip: str) -> str:
-    """The identity of the source that made a simulated clip."""
-    return clip.partition("/")[0]
+__all__ = ["Account"]
 
 
 class Account:
@@ -49,15 +49,13 @@ class Account:
     def __init__(self, options: RenewalOptions) -> None:
         self._options = options
         # what was asked for
-        self.dispatched: dict[int, str] = {}
-        """By the number of the request, the source it was sent to."""
-        self.unsent: set[int] = set()
-        """Requests of which it was said that they were not sent."""
-        self.accepted: dict[str, int] = {}
-        """By clip, the number of the request that it was the answer to."""
+        self.requests = Requests()
+        self.input = Input()
         self.canvas: list[tuple[int, int] | None] = [None]
         """What was wanted, in order; the newest that is kept is `kept`."""
         self.kept = 0
+        self.numbers: dict[int, str] = {}
+        """The identities of the sources, by their numbers at the provider."""
         # what was shown
         self.shown: Counter[str] = Counter()
         """Pictures that were due, by clip, in the order in which clips were played."""
@@ -70,6 +68,7 @@ class Account:
         self.over: dict[str, int | None] = {}
         """How many pictures a clip that ended had; `None` if it failed."""
         self.lost: dict[str, ClipLost] = {}
+        self.handed_over: set[str] = set()
         self.tails: dict[str, Tail] = {}
         """By source, what it left when it went off the air."""
         self.left: dict[int, SourceClosed] = {}
@@ -85,41 +84,9 @@ class Account:
         self._last: SourceRef | None = None
         self._unreached: dict[str, list[str]] = {}
         """By source that recovers, the clips that ended meanwhile: what was shown of them is lost,
-        and nobody tells unless it gives media once more."""
+        and they are named unless it gives media once more."""
         self._stopped = False
         self._over = False
-
-    # ----------------------------------------------------------------------------- what is asked
-
-    def dispatch(self, request: int, source: str) -> None:
-        """A request left for a source."""
-        assert request not in self.dispatched, f"request {request} was sent twice"
-        assert request not in self.unsent, f"request {request} was sent after all"
-        self.dispatched[request] = source
-
-    def answered(self, request: int, clip: str) -> None:
-        """The caller was told that a source took the clip."""
-        assert request in self.dispatched, f"request {request} was answered and never sent"
-        assert self.dispatched[request] == source_of(clip), "another source answered"
-        assert clip not in self.accepted, f"{clip} answers two requests"
-        self.accepted[clip] = request
-
-    def refused(self, request: int, failure: ReactorError) -> None:
-        """The caller was told that the request failed."""
-        sent = request in self.dispatched
-        match failure.outcome:
-            case "not-submitted":
-                assert not sent, f"request {request} was sent: {failure!r}"
-                self.unsent.add(request)
-            case "replied" | "unknown":
-                assert sent, f"request {request} was not sent: {failure!r}"
-            case _:
-                assert_never(failure.outcome)
-
-    def gave_up(self, request: int) -> None:
-        """The caller was cancelled: what has not been sent by now never is."""
-        if request not in self.dispatched:
-            self.unsent.add(request)
 
     # ----------------------------------------------------------------------------- what is shown
 
@@ -127,7 +94,7 @@ class Account:
         """The viewer got a picture."""
         clip, stamp = frame.clip, read_stamp(frame)
         assert clip is not None
-        assert source_of(clip) == f"simulated-{stamp.source}", "a picture of another source"
+        assert source_of(clip) == self.numbers[stamp.source], "a picture of another source"
         self._follow(clip, self._clips)
         assert stamp.frame > self._frame.get(clip, -1), f"picture {stamp} came out of order"
         self._frame[clip] = stamp.frame
@@ -162,9 +129,16 @@ class Account:
             case SourceOpened(source=source):
                 assert source.id not in {each.id for each in self._opened.values()}
                 self._opened[source.incarnation] = source
-            case OpenFailure(source=source):
+            case OpenFailure(source=source) | ResumptionDiscarded(source=source):
                 assert source.incarnation not in self._failed | set(self._opened)
                 self._failed.add(source.incarnation)
+            case AdoptionDiscarded(source=source):
+                assert source.incarnation not in self._failed | set(self._opened)
+                self._failed.add(source.incarnation)
+            case InputLost():
+                self.input.take(event)
+            case SequenceRetired(source=source):
+                assert source.id not in self.handed_over, "a sequence was left behind open"
             case OnAir(source=source, after=after, gap=gap):
                 assert self._on_air is None, f"{self._on_air} is on air"
                 assert after == self._last
@@ -172,6 +146,7 @@ class Account:
                 self._on_air = self._last = source
             case HandedOver(old=old, evidence=evidence, tail=tail):
                 self._goes(old, tail)
+                self.handed_over.add(str(old.id))
                 self._judge(evidence, tail)
             case Replaced(old=old, tail=tail):
                 self._goes(old, tail)
@@ -192,7 +167,8 @@ class Account:
                 del self._unreached[str(source.id)]
             case ClipLost(source=source, clip=clip):
                 assert clip not in self.lost, f"{clip} was lost twice"
-                assert clip not in self.over, f"{clip} was lost after it was over"
+                unseen = self._unreached.get(str(source.id), [])
+                assert clip not in self.over or clip in unseen, f"{clip} was lost after its end"
                 # What an answer tells of when its source is gone could not be named before.
                 late = source.incarnation in self._replaced
                 assert not late or clip not in self._told, f"{clip} was named after `Replaced`"
@@ -243,6 +219,12 @@ class Account:
         for clip, said in self.lost.items():
             if said.why == "source-lost":
                 assert said.frames_received == self.pictures[clip], said
+        for source in (
+            ref.id for ref in self._opened.values() if ref.incarnation in self._replaced
+        ):
+            for clip in self._unreached.get(str(source), []):
+                missing = (self.over[clip] or 0) > self.pictures[clip]
+                assert (clip in self.lost) == missing, f"nobody named {clip}, or in vain"
         for clip in self.pictures:
             assert self.pictures[clip] <= self.shown[clip], clip
         for source, tail in self.tails.items():
@@ -294,7 +276,7 @@ class Account:
             limit = self._options.max_unresolved_cleanups
             assert len(kept) - proven <= limit
         told = {source.id: self.left[number].why for number, source in self._opened.items()}
-        for clip in self.accepted:
+        for clip in self.requests.accepted:
             if clip not in self.over and clip not in self.lost:
                 why = told.get(source_of(clip))
                 assert why == "retired", f"nothing was told of the end of {clip}: {why}"

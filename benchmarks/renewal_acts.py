@@ -8,12 +8,19 @@ it, is one more of them.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
-from trio_reactor.renewal.errors import SessionRecovering
+from trio_reactor.renewal.engine.sequences import (
+    Indeterminate,
+    MemberPending,
+    Open,
+    Sealing,
+)
+from trio_reactor.renewal.errors import SequenceUnresolved, SessionRecovering
 
 if TYPE_CHECKING:
     from .renewal_world import World
@@ -24,6 +31,9 @@ __all__ = ["ACTS", "Act", "Defect"]
 class Defect(Exception):
     """A bug of an adapter's."""
 
+
+SEQUENCES: Final = ("s1", "s2", "s3")
+"""What sequences are called."""
 
 Act: TypeAlias = "Callable[[World], Awaitable[None]]"
 
@@ -77,6 +87,90 @@ async def _canvas(world: World) -> None:
         account.kept = max(account.kept, wish)
 
     world.later(ask)
+
+
+async def _submit_twice(world: World) -> None:
+    """Two tasks submit one request."""
+    asked = world.prepare()
+    world.later(lambda: world.submit(asked))
+    world.later(lambda: world.submit(asked))
+
+
+async def _prepare(world: World) -> None:
+    world.asked.append(world.prepare())
+
+
+async def _submit(world: World) -> None:
+    """Submit what was prepared earlier, perhaps once more."""
+    if world.asked:
+        asked = world.chance.choice(world.asked)
+        world.later(lambda: world.submit(asked))
+
+
+async def _routed(world: World) -> None:
+    """Ask for a clip that has to go where others are; they may be apart."""
+    names = [world.any_clip() if world.chance.random() < 0.6 else None for _ in range(3)]
+    sequence = world.chance.choice((None, None, "s1"))
+    asked = world.prepare(
+        continue_from=names[0], before=names[1], same_session_as=names[2], sequence=sequence
+    )
+    world.asked.append(asked)
+    world.later(lambda: world.submit(asked))
+
+
+async def _sequence(world: World) -> None:
+    """Ask for some that belong together; the last may end their sequence."""
+    name, final = world.chance.choice(SEQUENCES), world.chance.random() < 0.5
+    count = world.chance.randint(1, 3)
+    for number in range(1, count + 1):
+        asked = world.prepare(sequence=name, final=final and number == count)
+        world.asked.append(asked)
+        world.later(functools.partial(world.submit, asked))
+
+
+async def _seal(world: World) -> None:
+    renewal, name = world.renewal, world.chance.choice(SEQUENCES)
+    assert renewal is not None
+
+    async def seal() -> None:
+        state = await renewal.sequences.seal(name)
+        assert not isinstance(state.phase, Open | Sealing), state
+        assert not any(isinstance(each, MemberPending) for each in state.members.values())
+
+    world.later(seal)
+
+
+async def _release(world: World) -> None:
+    """Look at the sequences, acknowledge what is not known, and forget what is over."""
+    renewal, requests = world.renewal, world.account.requests
+    assert renewal is not None
+    sequences = renewal.sequences
+    requests.compare(sequences)
+    for state in sequences.snapshots():
+        with contextlib.suppress(SequenceUnresolved):
+            sequences.acknowledge(state.id)
+            requests.acknowledged(state)
+        before = sequences.get(state.id)
+        assert before is not None
+        try:
+            sequences.release(state.id)
+        except SequenceUnresolved:
+            assert isinstance(before.phase, Open | Sealing | Indeterminate), before
+        else:
+            assert not isinstance(before.phase, Open | Sealing | Indeterminate), before
+
+
+async def _borrow(world: World) -> None:
+    world.later(world.borrow)
+
+
+async def _renew(world: World) -> None:
+    world.later(world.renew)
+
+
+async def _input(world: World) -> None:
+    for _ in range(world.chance.randint(1, 6)):
+        world.later(world.send_input)
 
 
 async def _look_away(world: World) -> None:
@@ -157,6 +251,16 @@ async def _forget(world: World) -> None:
 ACTS: Final[dict[str, tuple[int, Act]]] = {
     "enqueue": (14, _enqueue),
     "enqueue first": (6, _enqueue_first),
+    "submit twice": (4, _submit_twice),
+    "prepare": (3, _prepare),
+    "submit": (8, _submit),
+    "routed": (8, _routed),
+    "sequence": (10, _sequence),
+    "seal": (6, _seal),
+    "release": (4, _release),
+    "borrow": (10, _borrow),
+    "renew": (4, _renew),
+    "input": (10, _input),
     "remove": (6, _remove),
     "move": (6, _move),
     "pause": (4, _pause),

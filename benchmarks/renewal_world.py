@@ -10,6 +10,7 @@ The story is drawn from a table of acts, `ACTS`.
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -18,16 +19,23 @@ from typing import Final, TypeVar, cast
 import trio
 
 from trio_reactor.channel import EventChannel, Subscription
-from trio_reactor.errors import Failed, ReactorError, is_expected, leaves
+from trio_reactor.errors import Expired, Failed, Lost, ReactorError, Retired, is_expected, leaves
 from trio_reactor.events import Event
 from trio_reactor.renewal import (
+    Accepted,
+    Allocations,
+    Borrow,
     Cleanup,
     ClipRequest,
+    InputOverflow,
     LossesUnknown,
     MediaReceiver,
+    OpenFailed,
     Pressure,
     Renewal,
     RenewalOptions,
+    SequenceMember,
+    Source,
     open_renewal,
 )
 from trio_reactor.renewal.events import (
@@ -41,11 +49,12 @@ from trio_reactor.renewal.events import (
     SourceOpening,
 )
 from trio_reactor.renewal.simulation import (
+    SimulatedJournal,
     SimulatedProvider,
     SimulatedSource,
     SimulationOptions,
 )
-from trio_reactor.renewal.source import AudioFrame, Predecessor, Source, VideoFrame
+from trio_reactor.renewal.source import AudioFrame, Commit, Json, Predecessor, VideoFrame
 from trio_reactor.testing import (
     Always,
     AtMost,
@@ -69,6 +78,8 @@ from trio_reactor.testing import (
 
 from .renewal_account import Account
 from .renewal_acts import ACTS, Defect
+from .renewal_requests import Asked, source_of
+from .renewal_uses import Loans
 
 __all__ = ["World", "draw_faults", "play", "renewal_world"]
 
@@ -77,7 +88,7 @@ F = TypeVar("F", VideoFrame, AudioFrame)
 MENU: Final[dict[str, tuple[Fault, ...]]] = {
     "open": (Slow(1.5), Fails("refused", after=0.5), Fails("lost"), Never()),
     "attach": (Slow(0.5), Fails("lost"), Never()),
-    "media": (Slow(0.5), Fails("lost")),
+    "media": (Slow(0.5), Fails("lost"), Never()),
     "request": (Slow(0.3), Fails("refused"), Never(), Fails("lost", after=0.3)),
     "reply": (Slow(0.5), Fails("timed-out"), Never()),
     "event": (Slow(0.3), Twice(), Swapped(0.3)),
@@ -87,6 +98,11 @@ MENU: Final[dict[str, tuple[Fault, ...]]] = {
     "close": (Slow(1.0), Fails("refused"), Never()),
     "media-close": (Slow(0.3), Fails("lost"), Never()),
     "losses": (Fails("lost"),),
+    "input": (Slow(0.3), Fails("refused"), Never(), Fails("lost")),
+    "check": (Slow(0.5), Fails("lost"), Never()),
+    "journal": (Slow(0.3), Never()),
+    "record": (Fails("lost"), Fails("refused"), Fails("lost", done=True)),
+    "terminate": (Slow(0.3), Fails("lost"), Never()),
 }
 RATE: Final = 8.0
 """Pictures a second: few, as each costs steps and one is like the other."""
@@ -131,6 +147,7 @@ def _draw_sources(chance: random.Random) -> SimulationOptions:
         exclusive=chance.random() < 0.2,
         resumable=chance.random() < 0.3,
         stubborn=chance.random() < 0.3,
+        outlives=chance.random() < 0.2,
     )
 
 
@@ -147,12 +164,17 @@ def _draw_options(chance: random.Random, lifetime: float | None) -> RenewalOptio
         reply_timeout=1.5,
         cleanup_timeout=1.5,
         accounting_timeout=0.5,
+        check_timeout=0.4,
         first_pause=0.1,
         max_pause=0.5,
         max_failures=chance.choice((2, 8, 8, 16)),
         stable_after=1.0,
         max_frames=chance.choice((8, 1_000, 1_000, 1_000, 1_000)),
         max_clips=chance.choice((4, 100, 100)),
+        max_input_bytes=chance.choice((8, 1_000)),
+        max_sequences=chance.choice((2, 256)),
+        max_members=chance.choice((2, 256)),
+        max_queue=chance.choice((2, 256, 256)),
         retention=chance.choice(("bounded", "bounded", "complete")),
         max_sessions=chance.choice((None, None, None, None, 4)),
         retained_successful_cleanups=chance.choice((0, 2, 64)),
@@ -170,6 +192,20 @@ class _AtFacts(Invariant):
 
     def see(self, fact: Fact, /) -> str | None:
         return None if fact.what not in self._what or self._holds() else f"not at {fact.what!r}"
+
+
+class _NotLent(Invariant):
+    """No source is closed under a block that uses it."""
+
+    def __init__(self, loans: Loans) -> None:
+        super().__init__("no source is closed under its user")
+        self._loans = loans
+
+    def see(self, fact: Fact, /) -> str | None:
+        if fact.what not in ("closing", "left"):
+            return None
+        source = str(fact.about["source"])
+        return f"{source} is {fact.what}" if self._loans.disturbs(source) else None
 
 
 class _Plain:
@@ -210,6 +246,31 @@ class World:
         self.others: trio.Nursery | None = None
         """Of the application, beside the block's body."""
         self.requests = 0
+        self.asked: list[Asked] = []
+        """Submissions that were prepared to be submitted later."""
+        self.loans = Loans()
+        self.opens = 0
+        """Opens that were begun."""
+        self.began: dict[str, int] = {}
+        """By source, how many had been begun when it was."""
+        self.checks = chance.random() < 0.3
+        self.checked: set[str] = set()
+        """Sources that the check has passed."""
+        self.context: int | None = 0 if chance.random() < 0.5 else None
+        """How often the context was asked for; `None` if there is none."""
+        self.refusals: set[str] = set()
+        """The handles that were refused."""
+        self._fresh = False
+        """Whether the next open follows a refusal."""
+        self.handles: dict[str, str | None] = {}
+        """By source, what it leaves to be resumed from."""
+        self.journal: SimulatedJournal | None = None
+        if chance.random() < 0.3:
+            left = [
+                self.provider.leave_behind(identified=chance.random() < 0.6, lifetime=4.0)
+                for _ in range(chance.choice((0, 0, 1, 2)))
+            ]
+            self.journal = SimulatedJournal(left, faults=simulation.faults)
         self.defects: list[Defect] = []
         self.looking = trio.CancelScope()
         """Cancelled, the viewer looks away for a while."""
@@ -239,9 +300,17 @@ class World:
         self._judge(failure)
 
     async def _block(self) -> None:
+        self.outside.deadline = trio.current_time() + 20.0  # a journal may never answer
         async with open_renewal(
-            self._open, options=self.options, events=self.channel, world=self.simulation.world
+            self._open,
+            check=self._check if self.checks else None,
+            context=None if self.context is None else self._tell_context,
+            allocations=self._allocations(),
+            options=self.options,
+            events=self.channel,
+            world=self.simulation.world,
         ) as self.renewal:
+            self.outside.deadline = math.inf
             others = self.others
             assert others is not None
             others.start_soon(self._watch, self.renewal)
@@ -306,23 +375,87 @@ class World:
 
     @asynccontextmanager
     async def _open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
-        before = predecessor.source
-        assert predecessor.resumption is None or predecessor.context is None
-        if predecessor.resumption is not None:
-            assert before is not None
-            assert predecessor.resumption == f"after-{before.rpartition('-')[2]}"
+        self.opens += 1
+        number = self.opens
+        self._check_predecessor(predecessor)
         if self.provider.options.exclusive:
             assert not self.provider.live, "an exclusive source is still there"
+        self._fresh = False
+        if predecessor.resumption is not None and self.chance.random() < 0.4:
+            self._fresh = True
+            self.refusals.add(predecessor.resumption)
+            self.simulation.record("resumption refused")
+            await trio.sleep(0.02)
+            raise OpenFailed("it does not resume", resumption_refused=True)
         async with self.provider(predecessor) as source:
             assert isinstance(source, SimulatedSource)
-            show = source._player._show
-
-            def shown(clip: str, number: int, index: int) -> None:
-                self.account.shown[clip] += 1
-                show(clip, number, index)
-
-            source._player._show = shown
+            self.began[source.id] = number
+            self.handles[source.id] = source.resumption
+            self.account.numbers[source.number] = source.id
+            self._listen_in(source)
             yield _Plain(source) if self.plain else source
+
+    def _check_predecessor(self, predecessor: Predecessor) -> None:
+        before, resumption = predecessor.source, predecessor.resumption
+        assert resumption is None or predecessor.context is None
+        assert resumption not in self.refusals, "a handle was offered after it was refused"
+        assert resumption is None or not self._fresh, "no fresh open followed a refusal"
+        if resumption is not None:
+            assert before is not None
+            assert resumption == self.handles[before]
+        elif before is not None and self.context is not None:
+            assert predecessor.context == {"told": self.context}, "it was not told what it needs"
+
+    def _tell_context(self) -> Json:
+        assert self.context is not None
+        self.context += 1
+        return {"told": self.context}
+
+    async def _check(self, source: Source) -> None:
+        self.simulation.record("checked", source=source.id)
+        assert source.id in self.provider.live
+        await self.simulation.faults.meet("check")
+        self.checked.add(source.id)
+
+    def _allocations(self) -> Allocations | None:
+        if self.journal is None:
+            return None
+        return Allocations(
+            journal=self.journal,
+            terminate=self.provider.terminate,
+            adopt=self.chance.random() < 0.7,
+            terminate_timeout=0.5,
+        )
+
+    def _listen_in(self, source: SimulatedSource) -> None:
+        """Hear what a source is asked and shows."""
+        show, enqueue, requests = source._player._show, source.enqueue, self.account.requests
+
+        def shown(clip: str, number: int, index: int) -> None:
+            self.account.shown[clip] += 1
+            show(clip, number, index)
+
+        async def asked(
+            request: ClipRequest, /, *, position: int | None = None, commit: Commit
+        ) -> str:
+            number = cast("int", request.payload["number"])
+            before = request.payload["before"] is True
+            requests.placed(number, position, before=before)
+            clip = None
+            try:
+                clip = await enqueue(request, position=position, commit=commit)
+            except ReactorError as failure:
+                if failure.outcome != "replied":
+                    raise
+                if source.id in self.provider.live:
+                    requests.replied(number, None)
+                raise
+            if source.id in self.provider.live:
+                requests.replied(number, clip)
+            return clip
+
+        source._player._show = shown
+        source.enqueue = asked  # type: ignore[method-assign]
 
     def a_source(self) -> SimulatedSource | None:
         """One that lives, if one does; mostly the older, which is on air."""
@@ -331,8 +464,17 @@ class World:
 
     def a_clip(self) -> str | None:
         """One that a source has, if one has any."""
-        clips = [clip.id for source in self.provider.live.values() for clip in source.clips]
-        return self.chance.choice(clips) if clips else None
+        having = [source.clips for source in self.provider.live.values() if source.clips]
+        return self.chance.choice(self.chance.choice(having)).id if having else None
+
+    def any_clip(self) -> str | None:
+        """One of a source that lives, over or not, if there is any."""
+        clips = self.account.requests.accepted
+        having = {source_of(clip) for clip in clips} & self.provider.live.keys()
+        if not having:
+            return None
+        source = self.chance.choice(sorted(having))
+        return self.chance.choice([clip for clip in clips if source_of(clip) == source])
 
     def _record(self, what: str, /, **about: object) -> None:
         request = about.pop("request", None)
@@ -341,25 +483,129 @@ class World:
             about["request"] = request["number"]
         self.simulation.record(what, **about)
         if what == "dispatched":
-            self.account.dispatch(cast("int", about["request"]), cast("str", about["source"]))
+            number, source = cast("int", about["request"]), cast("str", about["source"])
+            self.account.requests.dispatch(number, source)
 
     # ---------------------------------------------------------------------------- the application
 
-    async def request(self, position: int | None = None) -> None:
-        """Ask for a clip, and account for the answer."""
+    def prepare(
+        self,
+        *,
+        position: int | None = None,
+        continue_from: str | None = None,
+        before: str | None = None,
+        same_session_as: str | None = None,
+        sequence: str | None = None,
+        final: bool = False,
+    ) -> Asked:
+        """Prepare a request for a clip, and account for it."""
         assert self.renewal is not None
         self.requests += 1
         number = self.requests
-        clip = ClipRequest({"frames": self.chance.randint(1, 4), "number": number})
+        payload: dict[str, Json] = {"frames": self.chance.randint(1, 4), "number": number}
+        payload["before"] = before is not None
+        member = None
+        if sequence is not None:
+            member = SequenceMember(sequence, f"request-{number}", final)
+            if self.chance.random() < 0.1:
+                payload["frames"] = 0  # which is refused
+        submission = self.renewal.prepare(
+            ClipRequest(payload, continue_from),
+            position=position,
+            before=before,
+            same_session_as=same_session_as,
+            sequence=member,
+        )
+        payload["number"] = payload["frames"] = -1  # what was prepared is a copy
+        named = tuple(clip for clip in (continue_from, before, same_session_as) if clip)
+        asked = Asked(number, submission, named, position, member)
+        self.account.requests.prepared(asked)
+        return asked
+
+    async def submit(self, asked: Asked) -> Accepted:
+        """Submit what was prepared, and account for the answer."""
+        requests = self.account.requests
+        part = requests.begin(asked)
         try:
-            accepted = await self.renewal.enqueue(clip, position=position)
+            accepted = await asked.submission.submit()
         except ReactorError as failure:
-            self.account.refused(number, failure)
+            requests.refused(asked, part, failure)
             raise
-        except trio.Cancelled:
-            self.account.gave_up(number)
+        finally:
+            requests.end(asked)
+        requests.answered(asked, accepted)
+        return accepted
+
+    async def request(self, position: int | None = None) -> None:
+        """Ask for a clip, and account for the answer."""
+        await self.submit(self.prepare(position=position))
+
+    async def send_input(self) -> None:
+        """Send a piece upstream, and account for it."""
+        assert self.renewal is not None
+        account = self.account.input
+        piece = account.piece()
+        try:
+            await self.renewal.send_input(piece)
+        except InputOverflow:
+            account.refused()
             raise
-        self.account.answered(number, accepted.clip)
+        account.accepted(piece)
+        self.simulation.record("input accepted")
+        account.adds_up(self.renewal.statistics().input)
+
+    async def renew(self) -> None:
+        """Ask for a successor, and see that it is one that was opened after that."""
+        assert self.renewal is not None
+        before = self.opens
+        source = await self.renewal.renew("because")
+        self.simulation.record("renewed")
+        assert self.began[str(source.id)] > before, f"{source} was opened before"
+
+    async def borrow(self, depth: int = 0) -> None:
+        """Use the source on air for a while."""
+        assert self.renewal is not None
+        lent = self.renewal.borrow()
+        inside = False
+        try:
+            async with lent as source:
+                inside = True
+                await self._use(lent, source, depth)
+        except Retired:
+            stopping = self.renewal._owner.stopping.is_set
+            assert stopping, "a switch has disturbed its user"
+            raise
+        except (Lost, Expired):
+            self.simulation.record("cut short" if inside else "told to wait no more")
+            raise
+
+    async def _use(self, lent: Borrow[Source], source: Source, depth: int) -> None:
+        chance, simulated = self.chance, self.provider.live.get(source.id)
+        assert simulated is not None, f"{source.id} was lent after it had left"
+        self.loans.entered(lent, simulated)
+        try:
+            for _ in range(chance.randint(1, 4)):
+                match chance.randrange(8):
+                    case 0 if depth < 2:
+                        await self.borrow(depth + 1)
+                    case 1:
+                        await self._close_inside()
+                    case 2:
+                        with trio.move_on_after(0.5), contextlib.suppress(RuntimeError):
+                            await self.renew()
+                    case _:
+                        await trio.sleep(chance.uniform(0.0, 0.8))
+                self.loans.used(lent)
+        finally:
+            self.loans.left(lent)
+
+    async def _close_inside(self) -> None:
+        assert self.renewal is not None
+        try:
+            await self.renewal.close()
+        except RuntimeError:
+            return
+        raise AssertionError("it was closed inside of a block that borrows from it")
 
     async def _feed(self, renewal: Renewal) -> None:
         while True:
@@ -409,7 +655,21 @@ class World:
             NothingAfter("source-closed", "on-air", "off-air", by="source"),
             Always("two sources are owned at most", lambda: len(provider.live) <= 2),
             _AtFacts("nothing is acquired after close began", self._acquiring, "opening"),
+            Once("checked", by="source"),
+            Always("what is allocated is recorded", self._is_recorded),
+            Always("what is lent is there", lambda: self.loans.sources() <= provider.live.keys()),
+            _NotLent(self.loans),
             _AtFacts("clean-ups have room", self._has_room, "opening", "opened", "left"),
+        )
+
+    def _is_recorded(self) -> bool:
+        """Whether of everything that the provider has there is a record."""
+        if self.journal is None:
+            return True
+        records = self.journal.records.values()
+        return all(
+            any(record.source == identity or record.key == allocated.key for record in records)
+            for identity, allocated in self.provider.allocated.items()
         )
 
     def _acquiring(self) -> bool:
@@ -439,6 +699,7 @@ class World:
                     case OnAir(source=source):
                         on_air = source.incarnation
                         record("on-air", source=on_air)
+                        assert not self.checks or source.id in self.checked, "it was not checked"
                         self._check_canvas(source.id, on_air)
                     case HandedOver(old=old, gap=0.0) | Replaced(old=old):
                         on_air = 0
@@ -476,6 +737,11 @@ class World:
         per_picture = None
         if self.listens:
             per_picture = round(self.provider.options.sample_rate / RATE) * 2
+        account, renewal = self.account, self.renewal
+        account.requests.settle(account.handed_over, renewal.sequences if renewal else None)
+        if renewal is not None:
+            failed = renewal._owner.failure is not None
+            account.input.settle(renewal.statistics().input, self.provider.heard, failed=failed)
         self.account.settle(pressure, per_picture)
 
 

@@ -230,6 +230,46 @@ async def test_clips_that_were_lost_are_named_before_the_replacement(
         assert stage.said(Replaced)[0].tail.frames_received == lost[0].frames_received
 
 
+async def test_a_clip_that_ended_while_its_pictures_could_not_come_is_named_lost_too(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=None, faults={"media": {2: Never()}}, renewal={"reconnect_timeout": 5.0})
+    async with stage.open() as renewal:
+        unseen = (await renewal.enqueue(scene(50))).clip
+        playing = (await renewal.enqueue(scene(500))).clip
+        await until(lambda: renewal.pressure().frames >= 10)
+        stage.provider.newest.end_media()
+        await until(lambda: bool(stage.said(Replaced)))
+        ended = [said.change for said in stage.said(ClipChanged)]
+        assert ClipEnded(unseen, 50) in ended
+        lost = stage.said(ClipLost)
+        assert [(said.clip, said.frames_expected, said.why) for said in lost] == [
+            (unseen, 50, "source-lost"),
+            (playing, 500, "source-lost"),
+        ]
+        assert 10 <= lost[0].frames_received < 50
+        assert stage.story.index("ClipLost") < stage.story.index("Replaced")
+
+
+async def test_a_clip_that_ended_meanwhile_is_not_lost_where_the_source_comes_back_and_counts_it(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(
+        lifetime=None, faults={"media": {2: Slow(2.0)}}, renewal={"reconnect_timeout": 5.0}
+    )
+    async with stage.open() as renewal:
+        unseen = (await renewal.enqueue(scene(50))).clip
+        await until(lambda: renewal.pressure().frames >= 10)
+        stage.provider.newest.end_media()
+        await until(lambda: bool(stage.said(Recovered)))
+        queued, missed = renewal.pressure().frames, renewal.pressure().frames_lost
+        stage.provider.newest.die()
+        await until(lambda: bool(stage.said(Replaced)))
+        assert ClipEnded(unseen, 50) in [said.change for said in stage.said(ClipChanged)]
+        assert queued + missed == 50
+        assert not stage.said(ClipLost)
+
+
 async def test_a_prepared_source_takes_the_place_of_one_that_died_without_a_gap(
     autojump_clock: object,
 ) -> None:

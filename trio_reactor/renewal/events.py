@@ -297,7 +297,11 @@ class ClipChanged(RenewalEvent, frozen=True, kw_only=True):
 
 
 class ClipLost(RenewalEvent, frozen=True, kw_only=True):
-    """A clip that was queued or playing will not be played to its end: its source lost it."""
+    """A clip that was queued or playing will not be played to its end: its source lost it.
+
+    Also one that its source was said to have played to its end, where some of its pictures never
+    came because the source could not be reached, and it was replaced before it could be again.
+    """
 
     source: SourceRef
     age: float

@@ -102,6 +102,7 @@ class Upkeep:
             if slot.advance("recovery-failed"):
                 self._host.say_recovering(slot, "reconnect-failed", failure)
         elif slot.advance("recovered"):
+            slot.book.regained()
             now = self._host.world.clock()
             self._host.announce.recovered(
                 slot, now - (now if slot.lost_at is None else slot.lost_at)

@@ -2,8 +2,10 @@
 
 The book is opened with the source's state and kept by its events.  A refreshed state, after a
 reconnect, replaces what was known; a clip that it no longer has is lost, and no life is invented
-for it.  Events and pictures may come on different ways, so pictures of a clip that was not said to
-have started yet are counted all the same, and what is said twice or late changes nothing.
+for it.  A clip that ends while no pictures can reach us was not seen to its end: it is unfinished
+too, unless the source comes back and counts what was missed.  Events and pictures may come on
+different ways, so pictures of a clip that was not said to have started yet are counted all the
+same, and what is said twice or late changes nothing.
 
 Pure but for being kept: it reads no clock and does no I/O.
 """
@@ -70,6 +72,8 @@ class ClipBook:
         self._shown: dict[str, _Showing] = {}
         """What came of the clips that are not over, started or not."""
         self._last: _Showing | None = None
+        self._unseen: dict[str, Unfinished] = {}
+        """The clips whose ends were not seen, because the pictures did not reach us."""
 
     def __len__(self) -> int:
         return len(self._clips)
@@ -140,14 +144,22 @@ class ClipBook:
         self._settle(now)
         return gone
 
-    def apply(self, event: ClipEvent, now: float) -> bool:
-        """Take one event of the source's; returns whether it told anything new."""
+    def apply(self, event: ClipEvent, now: float, *, seen: bool = True) -> bool:
+        """Take one event of the source's; returns whether it told anything new.
+
+        Args:
+            event: The event.
+            now: The present, on the clock.
+            seen: Whether the source's pictures reach us.
+        """
         match event:
             case ClipUpdated(clip=clip):
                 news = self._update(clip)
             case ClipStarted(clip=clip, frames=frames):
                 news = self._update(Clip(clip, "playing", frames))
             case ClipEnded(clip=clip, frames=frames):
+                if not seen:
+                    self._miss(clip, frames)
                 news = self._end(clip, frames, now)
             case ClipFailed(clip=clip):
                 news = self._end(clip, None, now)
@@ -194,7 +206,27 @@ class ClipBook:
 
     def unfinished(self) -> tuple[Unfinished, ...]:
         """What is lost if the source goes now."""
-        return tuple(self._unfinished(clip) for clip in self._clips.values())
+        waiting = (self._unfinished(clip) for clip in self._clips.values())
+        return (*self._unseen.values(), *waiting)
+
+    def regained(self) -> None:
+        """Pictures reach us again, and the source counts those that did not."""
+        self._unseen.clear()
+
+    def _miss(self, clip: str, frames: int | None) -> None:
+        """A clip ends, after this many pictures if that is told; what is missing cannot come."""
+        known = self._clips.get(clip)
+        if known is None:
+            return
+        lost = self._unfinished(known)
+        if frames is not None:
+            lost = msgspec.structs.replace(lost, frames_expected=frames)
+        elif clip not in self._shown:
+            return  # it never went on air
+        if lost.frames_expected is None or lost.frames_received < lost.frames_expected:
+            self._unseen[clip] = lost
+            if len(self._unseen) > _REMEMBERED:
+                del self._unseen[next(iter(self._unseen))]
 
     def _showing(self, clip: str | None) -> _Showing | None:
         last = self._last

@@ -330,6 +330,11 @@ class Slot:
         self.add_failure(self._contract_broken(fault))
         return None
 
+    @property
+    def _is_seen(self) -> bool:
+        """Whether its pictures reach us, if it is on air."""
+        return not (isinstance(self.phase, phases.Recovering) and self.phase.on_air)
+
     def early(self) -> list[SourceEvent]:
         """What its source told while it was set up, once."""
         told, self._early = self._early, []
@@ -532,7 +537,7 @@ class Slot:
                 return
         elif not self.live:
             return  # handed over and still lent: only how long it lives matters
-        elif not self.book.apply(event, self.host.world.clock()):
+        elif not self.book.apply(event, self.host.world.clock(), seen=self._is_seen):
             return  # said twice, or late
         elif len(self.book) > self.host.options.max_clips:
             self.broke("contract-broken", self._too_many_clips())
