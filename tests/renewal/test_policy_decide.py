@@ -26,6 +26,7 @@ from trio_reactor.renewal.policy import (
     Reconnect,
     Replace,
     SourceFacts,
+    Tell,
     Wait,
     Yield,
     decide,
@@ -51,13 +52,17 @@ BOUNDARIES = (
 CURRENTS: tuple[SourceFacts | None, ...] = (
     None,
     *(
-        SourceFacts(phase, expires_at, prepare_at, exclusive, busy)
-        for phase, busy in (
-            (OnAir(), False),
-            (Recovering(True, "reconnect"), False),
-            (Recovering(True, "reconnect"), True),
-            (Recovering(True, "replace"), False),
-            (Recovering(True, "replace"), True),
+        SourceFacts(
+            phase, expires_at, prepare_at, exclusive, busy, settled=settled, telling=telling
+        )
+        for phase, busy, settled, telling in (
+            (OnAir(), False, True, False),
+            (OnAir(), False, False, False),
+            (OnAir(), False, False, True),
+            (Recovering(True, "reconnect"), False, True, False),
+            (Recovering(True, "reconnect"), True, False, False),
+            (Recovering(True, "replace"), False, False, False),
+            (Recovering(True, "replace"), True, False, True),
         )
         for expires_at in (None, NOW, NOW + 5)
         for prepare_at in (None, NOW, NOW + 2)
@@ -68,15 +73,19 @@ NEXTS: tuple[SourceFacts | None, ...] = (
     None,
     SourceFacts(Opening()),
     *(
-        SourceFacts(phase, expires_at, busy=busy, checked=checked)
-        for phase, busy, checked in (
-            (Prepared(), False, True),
-            (Prepared(), False, False),
-            (Prepared(), True, False),
-            (Recovering(False, "reconnect"), False, False),
-            (Recovering(False, "reconnect"), True, True),
-            (Recovering(False, "replace"), False, False),
-            (Recovering(False, "replace"), True, True),
+        SourceFacts(phase, expires_at, busy=busy, checked=checked, settled=settled, telling=telling)
+        for phase, busy, checked, settled, telling in (
+            (Prepared(), False, True, True, False),
+            (Prepared(), False, True, False, False),
+            (Prepared(), False, True, False, True),
+            (Prepared(), False, False, True, False),
+            (Prepared(), False, False, False, False),
+            (Prepared(), True, False, True, False),
+            (Prepared(), True, False, False, True),
+            (Recovering(False, "reconnect"), False, False, True, False),
+            (Recovering(False, "reconnect"), True, True, False, False),
+            (Recovering(False, "replace"), False, False, False, True),
+            (Recovering(False, "replace"), True, True, False, False),
         )
         for expires_at in (None, NOW - 1, NOW + 3)
     ),
@@ -121,6 +130,10 @@ def is_over(source: SourceFacts | None) -> bool:
     return source is not None and source.expires_at is not None and source.expires_at <= NOW
 
 
+def is_untold(source: SourceFacts | None) -> bool:
+    return source is not None and takes_work(source.phase) and not source.settled
+
+
 def is_due(facts: ChainFacts) -> bool:
     current = facts.current
     if current is None or facts.wanted or current.phase == Recovering(True, "replace"):
@@ -136,6 +149,9 @@ def check(facts: ChainFacts, decision: Decision) -> None:
         case Wait(until=until):
             assert until is None or until > facts.now
             assert not is_over(following)
+            # Whoever has something to take is being told, or comes after one that is.
+            untold = [source for source in (current, following) if is_untold(source)]
+            assert all(source is not None and source.telling for source in untold[:1])
         case Prepare(cause=cause):
             assert facts.renewing
             assert following is None
@@ -153,6 +169,7 @@ def check(facts: ChainFacts, decision: Decision) -> None:
             assert following is not None
             assert (current.phase, following.phase) == (OnAir(), Prepared())
             assert following.checked
+            assert following.settled
             assert facts.boundary.next_ready
             assert facts.boundary.idle_since is not None
             assert evidence.captured_at == facts.now
@@ -187,6 +204,15 @@ def check(facts: ChainFacts, decision: Decision) -> None:
             assert source.phase.mode == "reconnect"
             assert 0 < within <= OPTIONS.reconnect_timeout
             assert source.expires_at is None or facts.now + within <= source.expires_at
+        case Tell(role="current"):
+            assert is_untold(current)
+            assert current is not None
+            assert not current.telling
+        case Tell():
+            assert is_untold(following)
+            assert following is not None
+            assert not following.telling
+            assert not is_untold(current)  # what that refuses is not wanted any more
         case Replace():
             assert current is not None
             assert not current.busy
@@ -225,6 +251,7 @@ def test_every_decision_is_one_that_the_facts_allow() -> None:
         Prepare,
         Reconnect,
         Replace,
+        Tell,
         Wait,
         Yield,
     }
@@ -277,6 +304,12 @@ def take(facts: ChainFacts, decision: Decision) -> ChainFacts:
         case Check():
             assert following is not None
             return change(facts, next=change(following, busy=True))
+        case Tell(role="current"):
+            assert current is not None
+            return change(facts, current=change(current, telling=True))
+        case Tell():
+            assert following is not None
+            return change(facts, next=change(following, telling=True))
         case Reconnect(role="current"):
             assert current is not None
             return change(facts, current=change(current, busy=True))
@@ -290,7 +323,7 @@ def take(facts: ChainFacts, decision: Decision) -> ChainFacts:
 def test_after_a_few_steps_the_chain_waits_and_never_owns_more_than_two() -> None:
     for start in EVERYTHING:
         facts = start
-        for _ in range(5):
+        for _ in range(7):
             decision = decide(facts, OPTIONS)
             if isinstance(decision, (Wait, Finish)):
                 break
@@ -372,6 +405,31 @@ def test_the_next_is_checked_when_its_turn_has_come_and_then_the_boundary_counts
     facts = change(facts, next=change(following, checked=True))
     assert isinstance(decide(facts, OPTIONS), HandOver)
     assert decide(change(facts, boundary=BOUNDARIES[0]), OPTIONS) == Wait(NOW + 9)
+
+
+def test_what_was_set_is_told_to_the_source_on_air_and_after_that_to_the_next() -> None:
+    change = msgspec.structs.replace
+    current = SourceFacts(OnAir(), settled=False)
+    following = SourceFacts(Prepared(), settled=False)
+    facts = ChainFacts(now=NOW, current=current, next=following, boundary=BOUNDARIES[1])
+    assert decide(facts, OPTIONS) == Tell("current")
+    facts = change(facts, current=change(current, telling=True))
+    assert decide(facts, OPTIONS) == Wait(None)
+    facts = change(facts, current=change(current, settled=True))
+    assert decide(facts, OPTIONS) == Tell("next")
+    facts = change(facts, next=change(following, telling=True))
+    assert decide(facts, OPTIONS) == Wait(None)  # it is not put on air before it has taken it
+    facts = change(facts, next=change(following, settled=True))
+    assert isinstance(decide(facts, OPTIONS), HandOver)
+
+
+def test_a_source_on_air_that_recovers_does_not_keep_the_next_from_being_told() -> None:
+    facts = ChainFacts(
+        now=NOW,
+        current=SourceFacts(Recovering(True, "reconnect"), busy=True, settled=False),
+        next=SourceFacts(Prepared(), settled=False),
+    )
+    assert decide(facts, OPTIONS) == Tell("next")
 
 
 def test_at_its_expiry_a_source_goes_even_if_it_could_hand_over() -> None:

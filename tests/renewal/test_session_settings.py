@@ -9,8 +9,17 @@ import trio
 from chain_stage import Stage, scene, until
 
 from trio_reactor.errors import Lost, Refused
-from trio_reactor.renewal import SessionRecovering, SourcesExhausted
-from trio_reactor.renewal.events import OnAir, OpenFailure, Prepared, Recovered
+from trio_reactor.renewal import QueueFull, Renewal, SessionRecovering, SourcesExhausted
+from trio_reactor.renewal.events import (
+    HandedOver,
+    OnAir,
+    OpenFailure,
+    Prepared,
+    Recovered,
+    Recovering,
+    Replaced,
+    SourceOpened,
+)
 from trio_reactor.renewal.simulation import SimulatedSource, SimulationOptions
 from trio_reactor.renewal.slot.settings import MAX_WISHES, Setting
 from trio_reactor.testing import Slow
@@ -73,6 +82,30 @@ async def test_a_refused_canvas_is_not_told_to_any_later_source(
             await renewal.set_canvas(100_000, 100_000)
         await until(lambda: bool(stage.said(Prepared)))
         assert not stage.said(OpenFailure)
+
+
+async def test_who_sets_what_is_refused_hears_it_also_while_the_source_is_told_to_play(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(lifetime=None)
+    told = SimulatedSource.set_autoplay
+
+    async def slowly(self: SimulatedSource, enabled: bool, /) -> None:
+        await trio.sleep(2)
+        await told(self, enabled)
+
+    async def refuse(self: SimulatedSource, width: int, height: int, /) -> None:
+        await trio.lowlevel.checkpoint()
+        raise Refused("too large", outcome="replied")
+
+    monkeypatch.setattr(SimulatedSource, "set_autoplay", slowly)
+    monkeypatch.setattr(SimulatedSource, "set_canvas", refuse)
+    async with stage.open() as renewal:
+        await trio.sleep(1)
+        with pytest.raises(Refused):
+            await renewal.set_canvas(100_000, 100_000)
+        await until(lambda: stage.provider.newest.autoplay)
+        assert not stage.said(Recovering)
 
 
 async def test_a_canvas_that_is_set_while_the_next_source_is_set_up_reaches_it_in_time(
@@ -215,3 +248,104 @@ async def test_a_source_that_refuses_what_was_set_is_not_put_on_air_and_counts_a
     assert [said.consecutive for said in failed] == [1, 2, 3]
     assert {said.failure.type for said in failed} == {"Refused"}
     assert [said.source.id for said in stage.said(OnAir)] == ["simulated-1"]
+
+
+async def prepared(stage: Stage, renewal: Renewal) -> None:
+    """Let the next source be ready to take over, but for the source on air, which plays."""
+    await trio.sleep(48)
+    await renewal.enqueue(scene(150))
+    await until(lambda: bool(stage.said(Prepared)))
+    await renewal.enqueue(scene(5))
+    await trio.sleep(1)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.005, 0.015, 0.025])
+async def test_a_canvas_whose_caller_leaves_at_any_time_delays_no_handover(
+    autojump_clock: object, seconds: float
+) -> None:
+    stage = Stage(lifetime=60.0, renewal={"max_frames": 1000})
+    async with stage.open() as renewal:
+        await prepared(stage, renewal)
+        with trio.move_on_after(seconds):
+            await renewal.set_canvas(64, 36)
+        await trio.sleep(0.5)
+        assert [source.canvas for source in stage.provider.live.values()] == [(64, 36)] * 2
+        await until(lambda: bool(stage.said(HandedOver)))
+        assert not stage.said(Replaced)
+
+
+async def test_a_canvas_that_is_set_while_the_source_on_air_recovers_is_told_to_the_next(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=60.0, renewal={"max_frames": 1000}, faults={"reconnect": {1: Slow(1.0)}})
+    async with stage.open() as renewal:
+        await prepared(stage, renewal)
+        stage.provider.live["simulated-1"].lose_connection()
+        with pytest.raises(SessionRecovering):
+            await renewal.set_canvas(64, 36)
+        assert not stage.said(Recovered)
+        await trio.sleep(0.5)
+        assert stage.provider.newest.canvas == (64, 36)
+        assert not stage.said(Recovered)
+        await until(lambda: bool(stage.said(HandedOver)))
+        assert not stage.said(Replaced)
+
+
+async def test_whether_to_play_is_told_although_its_caller_has_left_at_once(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        await until(lambda: stage.provider.newest.autoplay)
+        with trio.move_on_after(0) as scope:
+            await renewal.set_autoplay(False)
+        assert scope.cancelled_caught
+        await trio.sleep(0.1)
+        assert not stage.provider.newest.autoplay
+
+
+async def test_a_next_source_that_refuses_what_the_one_on_air_took_is_replaced(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(lifetime=60.0, renewal={"max_frames": 1000, "stable_after": 0.0})
+    told = SimulatedSource.set_canvas
+
+    async def refuse(self: SimulatedSource, width: int, height: int, /) -> None:
+        if self.id == "simulated-2":
+            await trio.lowlevel.checkpoint()
+            raise Refused("too large here", outcome="replied")
+        await told(self, width, height)
+
+    monkeypatch.setattr(SimulatedSource, "set_canvas", refuse)
+    async with stage.open() as renewal:
+        await prepared(stage, renewal)
+        await renewal.set_canvas(64, 36)  # the source on air has taken it
+        await until(lambda: len(stage.said(SourceOpened)) == 3)
+        (lost,) = stage.said(Recovering)
+        assert (lost.source.id, lost.why, lost.on_air) == ("simulated-2", "check-failed", False)
+        await until(lambda: stage.provider.newest.canvas == (64, 36))
+
+
+async def test_what_was_kept_for_lack_of_room_is_told_later_and_not_wanted_once_it_is_refused(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(lifetime=None, renewal={"max_queue": 1}, faults={"reply": {4: Slow(4.0)}})
+    asked: list[tuple[int, int]] = []
+
+    async def refuse(self: SimulatedSource, width: int, height: int, /) -> None:
+        await trio.lowlevel.checkpoint()
+        asked.append((width, height))
+        raise Refused("too large", outcome="replied")
+
+    monkeypatch.setattr(SimulatedSource, "set_canvas", refuse)
+    async with stage.open() as renewal, trio.open_nursery() as nursery:
+        await trio.sleep(1)
+        nursery.start_soon(renewal.enqueue, scene(1))
+        await trio.sleep(0.01)
+        with pytest.raises(QueueFull):
+            await renewal.set_canvas(100_000, 100_000)
+        await trio.sleep(1)
+        assert asked == [(100_000, 100_000)]
+        assert renewal._chain.canvas.wanted is None
+        assert renewal.state.status == "ready"
+        assert not stage.said(Recovering)

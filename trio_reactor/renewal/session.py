@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar, final, overload
@@ -20,11 +19,11 @@ from .engine.dispatch import Dispatch
 from .engine.engine import Engine
 from .engine.register import Sequences
 from .engine.submission import Accepted, SequenceMember, Submission
-from .errors import SessionRecovering, SessionRetired
+from .errors import QueueFull, SessionRecovering, SessionRetired
 from .events import SourceRef
 from .media.output import MediaReceiver, Pressure
 from .policy import phases
-from .slot.settings import is_refusal
+from .slot.settings import Applied, Setting
 from .slot.slot import Slot
 from .source import (
     AudioFrame,
@@ -42,6 +41,7 @@ from .upstream import Bytes, Upstream
 __all__ = ["Accepted", "Renewal"]
 
 S = TypeVar("S")
+T = TypeVar("T")
 A = TypeVar("A", bound=Event)
 B = TypeVar("B", bound=Event)
 C = TypeVar("C", bound=Event)
@@ -287,27 +287,12 @@ class Renewal(Generic[S_co]):
             Refused: The source on air plays no clips, and it is not kept; or the provider said no.
             SessionRecovering: It is kept, and no source could be told now.
             SessionRetired: The last source is gone.
+            QueueFull: It is kept, and told later; too many commands are pending.
             ReactorError: What telling it came to; see `pause_and_stop`.
             Closed, Failed: The handle is closed, or has failed.
         """
         check_flag("enabled", enabled)
-        self._owner.check()
-        self._engine.check_plays()
-        setting = self._chain.autoplay
-        wish = setting.want(enabled)
-        try:
-            slot, _ = self._on_air()
-        except ReactorError:
-            setting.keep(wish)
-            raise
-        applied = slot.applied
-        assert applied is not None  # noqa: S101 - it plays clips
-
-        async def tell() -> None:
-            with setting.telling(wish):
-                await applied.tell_autoplay()
-
-        await self._command(slot, tell).outcome()
+        await self._set(self._chain.autoplay, enabled, Applied.tell_autoplay)
 
     async def pause_and_stop(self) -> None:
         """End what is playing on the source on air, and hold what is queued there.
@@ -364,44 +349,23 @@ class Renewal(Generic[S_co]):
         await self._command(slot, move).outcome()
 
     async def set_canvas(self, width: int, height: int) -> None:
-        """Set the size of the picture, in pixels.
+        """Set the size of the picture, in pixels; returns once the source on air has taken it.
 
         It is kept, and applied to every later source before it goes on air, unless the provider
-        refuses it: then what was wanted before is.  Cancelling only leaves: it is kept, and told.
+        refuses it: then what was wanted before is.  A prepared source is told after the one on air,
+        and is replaced if it refuses.  Cancelling only leaves: it is kept, and told.
 
         Raises:
             ValueError: A side is no whole number of pixels, 1 at least.
             Refused: The source on air plays no clips, and it is not kept; or the provider said no.
             SessionRecovering: It is kept, and no source could be told now.
             SessionRetired: The last source is gone.
+            QueueFull: It is kept, and told later; too many commands are pending.
             ReactorError: As for `pause_and_stop`.
         """
         check_size("width", width)
         check_size("height", height)
-        self._owner.check()
-        self._engine.check_plays()
-        setting = self._chain.canvas
-        wish = setting.want((width, height))
-        try:
-            slot, _ = self._on_air()
-        except ReactorError:
-            setting.keep(wish)
-            raise
-        applied = slot.applied
-        assert applied is not None  # noqa: S101 - it plays clips
-        following: list[Dispatch[None]] = []
-
-        async def tell() -> None:
-            with setting.telling(wish):
-                await applied.tell_canvas()
-            # One that was set up before this was known; whatever opens or recovers asks by itself.
-            after = self._chain.next
-            if after is not None and after.applied is not None and phases.takes_work(after.phase):
-                following.append(self._command(after, functools.partial(self._tell_next, after)))
-
-        await self._command(slot, tell).outcome()
-        for dispatch in following:
-            await dispatch.outcome()
+        await self._set(self._chain.canvas, (width, height), Applied.tell_canvas)
 
     async def renew(self, reason: str) -> SourceRef:
         """Have a successor take over at the next boundary; returns once it is on air.
@@ -469,16 +433,48 @@ class Renewal(Generic[S_co]):
             raise SessionRecovering(f"{self.name}: no source takes this now", retryable=True)
         return slot, playable
 
-    async def _tell_next(self, slot: Slot) -> None:
-        """Tell the next source of the canvas that the one on air has taken."""
-        assert slot.applied is not None  # noqa: S101 - it plays clips
+    async def _set(
+        self, setting: Setting[T], value: T, tell: Callable[[Applied], Awaitable[None]]
+    ) -> None:
+        """Want this, and wait for what the source on air says to it.
+
+        The chain tells whichever source has not taken what is wanted.  The one on air is told from
+        here, where a refusal has somebody to hear it, and is told also if its caller leaves.
+        """
+        self._owner.check()
+        self._engine.check_plays()
+        chain = self._chain
+        wish = setting.want(value)
         try:
-            await slot.applied.tell_canvas()
+            slot, _ = self._on_air()
         except ReactorError as failure:
-            if is_refusal(failure):
-                # It cannot follow as it is.
-                self._chain.slot_lost(slot, "check-failed", failure)
+            if not isinstance(failure, QueueFull):
+                setting.keep(wish)
+            chain.changed()
             raise
+        applied = slot.applied
+        assert applied is not None  # noqa: S101 - it plays clips
+
+        async def send(commit: Commit) -> None:
+            commit()
+            with setting.telling(wish):
+                await tell(applied)
+
+        def over(_: Dispatch[None]) -> None:
+            applied.tellers -= 1
+            chain.changed()
+
+        dispatch = Dispatch(
+            chain,
+            slot,
+            send,
+            check=lambda: chain.check_working(slot),
+            over=over,
+            withdraws=False,
+        )
+        self._engine.begin(dispatch)
+        applied.tellers += 1
+        await dispatch.outcome()
 
     def _command(self, slot: Slot, command: Callable[[], Awaitable[None]]) -> Dispatch[None]:
         """Begin a command to one source."""

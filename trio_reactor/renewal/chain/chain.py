@@ -108,7 +108,6 @@ class Chain:
             self.announce,
             self.ledger,
             self._tally,
-            self._upkeep,
             Replay(context, options.max_context_bytes),
         )
         self._change = trio.Event()
@@ -295,11 +294,10 @@ class Chain:
                     lineup.discard("retired")
                 case policy.Discard(why=why):
                     lineup.discard(why)
-                case policy.Check():
-                    slot = self.next
-                    assert slot is not None  # noqa: S101 - the policy saw it
+                case policy.Check(role=role):
                     assert self._check is not None  # noqa: S101 - else it counts as checked
-                    self._upkeep.check(slot, self._check, now + self.options.check_timeout)
+                    by = now + self.options.check_timeout
+                    self._upkeep.check(self._of(role), self._check, by)
                 case policy.Activate(cause=cause):
                     lineup.activate(cause)
                 case policy.HandOver(evidence=evidence):
@@ -307,9 +305,9 @@ class Chain:
                 case policy.Yield(evidence=evidence):
                     lineup.give_way(evidence)
                 case policy.Reconnect(role=role, within=within):
-                    slot = self.on_air if role == "current" else self.next
-                    assert slot is not None  # noqa: S101 - the policy saw it
-                    self._upkeep.reconnect(slot, now + within)
+                    self._upkeep.reconnect(self._of(role), now + within)
+                case policy.Tell(role=role):
+                    self._upkeep.tell(self._of(role), now + self.options.reconnect_timeout)
                 case policy.Replace():
                     lineup.replace("replaced")
                 case policy.Expire():
@@ -318,6 +316,11 @@ class Chain:
                     assert_never(decision)
         self.told()
         return None
+
+    def _of(self, role: policy.Role) -> Slot:
+        slot = self.on_air if role == "current" else self.next
+        assert slot is not None  # noqa: S101 - the policy saw it
+        return slot
 
     def _finish(self) -> None:
         self.finished = True
@@ -341,7 +344,6 @@ class Chain:
             following is not None
             and isinstance(following.phase, phases.Prepared)
             and (following.playable is None or following.book.has_ready)
-            and (following.applied is None or following.applied.settled)
         )
         return policy.ChainFacts(
             now=now,

@@ -27,7 +27,7 @@ from trio_reactor.renewal.summary import CleanupLedger
 from .announcer import Announcer
 from .replay import Replay
 from .tally import FailureTally
-from .upkeep import Upkeep, defects_are_terminal
+from .upkeep import defects_are_terminal
 
 __all__ = ["Lineup", "LineupHost", "Trace"]
 
@@ -76,7 +76,6 @@ class Lineup:
         announce: Where it is said what happens.
         ledger: Is asked before each open.
         tally: Counts what ended by itself.
-        upkeep: Has the source on air play.
         replay: What is told to a source that has nothing to resume from.
     """
 
@@ -88,7 +87,6 @@ class Lineup:
         announce: Announcer,
         ledger: CleanupLedger,
         tally: FailureTally,
-        upkeep: Upkeep,
         replay: Replay,
     ) -> None:
         self._host = host
@@ -97,7 +95,6 @@ class Lineup:
         self._announce = announce
         self._ledger = ledger
         self._tally = tally
-        self._upkeep = upkeep
         self._replay = replay
         self.on_air: Slot | None = None
         self.next: Slot | None = None
@@ -217,7 +214,6 @@ class Lineup:
             with defects_are_terminal(self._owner):
                 self._host.output.losses.activate(slot.media, from_start=cause == "first")
         self._announce.on_air(slot, cause, gap)
-        self._upkeep.play(slot)
 
     def take_off_air(self, slot: Slot, occurrence: phases.Occurrence) -> events.Tail:
         """Let go of the source on air; the place is vacant.  Returns its tail."""

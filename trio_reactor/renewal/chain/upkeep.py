@@ -1,4 +1,4 @@
-"""What takes its time for a source that lives: to reconnect it, to check it, to have it play.
+"""What takes its time for a source that lives: to reconnect it, check it, tell it what was set.
 
 Each runs in a task of the owner's, and what comes of it passes the phase of the slot before it
 changes anything.
@@ -19,7 +19,7 @@ from trio_reactor.renewal.events import LossReason
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.slot.checking import Check, Checking
 from trio_reactor.renewal.slot.recovery import Recovery
-from trio_reactor.renewal.slot.settings import Applied
+from trio_reactor.renewal.slot.settings import Applied, is_refusal
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.world import World
 
@@ -91,10 +91,12 @@ class Upkeep:
         slot.checking = Checking(slot, check, deadline)
         self._owner.start_soon(self._check, slot, slot.checking)
 
-    def play(self, slot: Slot) -> None:
-        """Begin to tell the source that went on air whether to play what is ready."""
-        if slot.applied is not None and not self._owner.stopping.is_set:
-            self._owner.start_soon(self._begin_to_play, slot, slot.applied, slot.connection)
+    def tell(self, slot: Slot, deadline: float) -> None:
+        """Begin to tell a source what was set, until this instant on the clock."""
+        applied = slot.applied
+        assert applied is not None  # noqa: S101 - else it has nothing to take
+        self._owner.start_soon(self._tell, slot, applied, slot.connection, deadline)
+        applied.tellers += 1
 
     async def _recover(self, slot: Slot, recovery: Recovery) -> None:
         failure = await recovery.run()
@@ -120,20 +122,34 @@ class Upkeep:
             self._host.slot_lost(slot, "check-failed", failure)
         self._host.changed()
 
-    async def _begin_to_play(self, slot: Slot, applied: Applied, connection: Token) -> None:
-        """Have the source that went on air play; what is lost by that is recovered.
+    async def _tell(self, slot: Slot, applied: Applied, connection: Token, deadline: float) -> None:
+        """Have a source take what was set; what is lost by that is recovered.
 
         What comes of it after the connection that it was sent on has ended is no news.
         """
-        deadline = self._host.world.clock() + self._host.options.reconnect_timeout
-        with trio.CancelScope(deadline=deadline) as budget:
-            try:
-                await applied.tell()
-            except Exception as failure:
-                if not is_expected(failure):
-                    raise
-                if connection.live:
-                    self._host.slot_lost(slot, "events-lost", failure)
-        if budget.cancelled_caught and connection.live:
-            late = TimedOut("to play was not answered in time", outcome="unknown")
-            self._host.slot_lost(slot, "outcome-unknown", late)
+        try:
+            with trio.CancelScope(deadline=deadline) as budget:
+                try:
+                    await applied.tell()
+                except Exception as failure:
+                    if not is_expected(failure):
+                        raise
+                    if connection.live:
+                        self._not_taken(slot, applied, failure)
+            if budget.cancelled_caught and connection.live:
+                late = TimedOut("what was set was not answered in time", outcome="unknown")
+                self._host.slot_lost(slot, "outcome-unknown", late)
+        finally:
+            applied.tellers -= 1
+            self._host.changed()
+
+    def _not_taken(self, slot: Slot, applied: Applied, failure: Exception) -> None:
+        if not is_refusal(failure):
+            self._host.slot_lost(slot, "events-lost", failure)
+        elif slot is not self._host.on_air:
+            # It cannot follow as it is.
+            self._host.slot_lost(slot, "check-failed", failure)
+        elif applied.tellers > 1:
+            pass  # who asked for it tells it again, and is to hear the refusal
+        elif not applied.take_back():
+            self._host.slot_lost(slot, "events-lost", failure)

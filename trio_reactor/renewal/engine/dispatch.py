@@ -69,6 +69,7 @@ class Dispatch(Generic[T]):
         check: Called in the step in which it leaves; raises if it is not to leave any more.
         take: Takes the answer.
         over: Called once with the dispatch when it is over, before anybody who waits hears of it.
+        withdraws: Whether it is taken back if the last who waits leaves before it was sent.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Dispatch(Generic[T]):
         check: Callable[[], None],
         take: Callable[[T], None] | None = None,
         over: Callable[[Dispatch[T]], None] | None = None,
+        withdraws: bool = True,
     ) -> None:
         self._host = host
         self._slot = slot
@@ -87,6 +89,7 @@ class Dispatch(Generic[T]):
         self._check = check
         self._take = take
         self._settled = over
+        self._withdraws = withdraws
         self.withdrawn = False
         """Whether everyone who waited has left before it did: it never leaves."""
         self._committed = False
@@ -151,8 +154,8 @@ class Dispatch(Generic[T]):
     async def outcome(self) -> T:
         """Wait for the answer.  Any number of tasks may.
 
-        If the last that waits is cancelled before the request left, nothing will leave; cancelled
-        after, it goes on.
+        If the last that waits is cancelled before the request left, nothing will leave, unless it
+        is not to be withdrawn; cancelled after, it goes on.
 
         Raises:
             ReactorError: What became of it otherwise; see `Renewal`.  The first gets the original,
@@ -163,7 +166,7 @@ class Dispatch(Generic[T]):
             await self._over.wait()
         except BaseException:
             # Cancelled: what has not been sent is not sent any more.
-            if self._waiting == 1 and not self._committed:
+            if self._waiting == 1 and not self._committed and self._withdraws:
                 self.withdrawn = True
                 self.give_up()
                 with trio.CancelScope(shield=True):

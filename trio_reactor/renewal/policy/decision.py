@@ -16,6 +16,8 @@ In order of importance:
 6. A handoff happens at a boundary, and at most two sources are owned at once: one that is leaving
    counts until it has left.
 7. The next source is prepared when it is due.
+8. What was set and a source has not taken is told to it, whoever set it: to the one on air first,
+   because what that one refuses is not wanted any more.
 
 The chain keeps its sources by role: `current` feeds the output or is being recovered, `next` is
 opening or prepared, and any other is leaving.  A current source that died, expired or was replaced
@@ -68,6 +70,7 @@ __all__ = [
     "Replace",
     "Role",
     "SourceFacts",
+    "Tell",
     "Wait",
     "Yield",
     "counts_as_failed",
@@ -103,6 +106,10 @@ class SourceFacts(msgspec.Struct, frozen=True):
     """Whether it was given work that it has not finished."""
     checked: bool = True
     """Whether nothing is to be looked at any more before it goes on air."""
+    settled: bool = True
+    """Whether it has taken everything that was set and that it is to have now."""
+    telling: bool = False
+    """Whether somebody tells it what was set."""
 
 
 class ChainFacts(msgspec.Struct, frozen=True):
@@ -211,6 +218,12 @@ class Reconnect(msgspec.Struct, frozen=True, tag=True):
     """Seconds it may take."""
 
 
+class Tell(msgspec.Struct, frozen=True, tag=True):
+    """Tell a source what was set and it has not taken."""
+
+    role: Role
+
+
 class Replace(msgspec.Struct, frozen=True, tag=True):
     """Let the current source go as lost."""
 
@@ -238,6 +251,7 @@ Decision: TypeAlias = (
     | HandOver
     | Yield
     | Reconnect
+    | Tell
     | Replace
     | Expire
     | Fail
@@ -273,6 +287,7 @@ def decide(facts: ChainFacts, options: RenewalOptions) -> Decision:
     return (
         _recovery(facts, options)
         or (_vacant(facts) if current is None else _held(facts, current, options))
+        or _untold(facts)
         or _wait(facts, options)
     )
 
@@ -357,6 +372,19 @@ def _held(facts: ChainFacts, current: SourceFacts, options: RenewalOptions) -> D
     return None
 
 
+def _untold(facts: ChainFacts) -> Tell | None:
+    roles: tuple[tuple[Role, SourceFacts | None], ...] = (
+        ("current", facts.current),
+        ("next", facts.next),
+    )
+    for role, source in roles:
+        # One that opens or recovers asks by itself before it counts as whole.
+        if source is None or source.settled or not phases.takes_work(source.phase):
+            continue
+        return None if source.telling else Tell(role)
+    return None
+
+
 def _check(following: SourceFacts) -> Decision | None:
     return None if following.busy else Check("next")
 
@@ -397,6 +425,8 @@ def _eligible(
     if facts.next is None:
         # An exclusive source goes before there can be a next one to be ready.
         known = msgspec.structs.replace(known, next_ready=True)
+    elif not facts.next.settled:
+        return None
     return boundary(known, now=at, grace=options.handoff_grace)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final, Generic, Protocol, TypeVar, final
@@ -35,22 +36,27 @@ class Setting(Generic[T]):
     """
 
     def __init__(self, value: T) -> None:
-        self._newest = 0
+        self._last = 0
         self._wishes: dict[int, T] = {0: value}
         """By age: what is wanted is the last, and the one before where that is refused."""
 
     @property
     def wanted(self) -> T:
         """What is wanted now."""
-        return self._wishes[max(self._wishes)]
+        return self._wishes[self.newest]
+
+    @property
+    def newest(self) -> int:
+        """Which wish that is."""
+        return max(self._wishes)
 
     def want(self, value: T) -> int:
         """Want this from now on; returns which wish it is."""
-        self._newest += 1
-        self._wishes[self._newest] = value
+        self._last += 1
+        self._wishes[self._last] = value
         if len(self._wishes) > MAX_WISHES:
             del self._wishes[min(self._wishes)]
-        return self._newest
+        return self._last
 
     @contextmanager
     def telling(self, wish: int) -> Generator[None]:
@@ -65,13 +71,20 @@ class Setting(Generic[T]):
         except ReactorError as failure:
             if not is_refusal(failure):
                 self.keep(wish)
-            elif len(self._wishes) > 1:
-                self._wishes.pop(wish, None)
+            else:
+                self.drop(wish)
             raise
         except BaseException:
             self.keep(wish)
             raise
         self.keep(wish)
+
+    def drop(self, wish: int) -> bool:
+        """Want this no more, if something was wanted before; returns whether that is so."""
+        if len(self._wishes) == 1 or wish not in self._wishes:
+            return False
+        del self._wishes[wish]
+        return True
 
     def keep(self, wish: int) -> None:
         """Keep a wish: nothing that is older is wanted again."""
@@ -109,11 +122,22 @@ class Applied:
         # What it has taken; `None` where that is not known.
         self._canvas: tuple[int, int] | None = None
         self._autoplay: bool | None = None
+        self.tellers = 0
+        """How many have begun to tell it, and are not done; whoever begins counts itself."""
+        self._refused: Callable[[], bool] | None = None
 
     @property
     def settled(self) -> bool:
         """Whether it has taken everything that is wanted of it."""
         return self._has_canvas and self._has_autoplay
+
+    def take_back(self) -> bool:
+        """Want no more what the source refused last, if something was wanted before.
+
+        Returns whether that is so.
+        """
+        refused, self._refused = self._refused, None
+        return refused is not None and refused()
 
     @property
     def _has_canvas(self) -> bool:
@@ -138,18 +162,18 @@ class Applied:
     async def tell_canvas(self) -> None:
         """Tell the source of the canvas, in any case; see `tell`."""
         async with self._lock:
-            self._canvas = None
-            await self._tell_canvas()
+            await self._tell_canvas(again=True)
 
     async def tell_autoplay(self) -> None:
         """Tell the source whether to play, in any case, if it is on air; see `tell`."""
         async with self._lock:
-            self._autoplay = None
-            await self._tell_autoplay()
+            await self._tell_autoplay(again=True)
 
-    async def _tell_canvas(self) -> None:
-        while not self._has_canvas:
-            wanted, before = self._wanted.canvas.wanted, self._canvas
+    async def _tell_canvas(self, *, again: bool = False) -> None:
+        setting = self._wanted.canvas
+        while (again and setting.wanted is not None) or not self._has_canvas:
+            again = False
+            wish, wanted, before = setting.newest, setting.wanted, self._canvas
             assert wanted is not None  # noqa: S101 - it has not got it
             self._canvas = None
             try:
@@ -157,17 +181,21 @@ class Applied:
             except ReactorError as failure:
                 if is_refusal(failure):
                     self._canvas = before
+                    self._refused = functools.partial(setting.drop, wish)
                 raise
             self._canvas = wanted
 
-    async def _tell_autoplay(self) -> None:
-        while not self._has_autoplay:
-            wanted, before = self._wanted.autoplay.wanted, self._autoplay
+    async def _tell_autoplay(self, *, again: bool = False) -> None:
+        setting = self._wanted.autoplay
+        while (again and self._plays()) or not self._has_autoplay:
+            again = False
+            wish, wanted, before = setting.newest, setting.wanted, self._autoplay
             self._autoplay = None
             try:
                 await self._source.set_autoplay(wanted)
             except ReactorError as failure:
                 if is_refusal(failure):
                     self._autoplay = before
+                    self._refused = functools.partial(setting.drop, wish)
                 raise
             self._autoplay = wanted

@@ -228,6 +228,8 @@ class Slot:
             ),
             bool(self.pending) or len(self.book) > 0,
             self.checked,
+            self.applied is None or self.applied.settled,
+            self.applied is not None and self.applied.tellers > 0,
         )
 
     def tail(self, dropped: tuple[int | None, int | None]) -> Tail:
