@@ -701,13 +701,15 @@ class World:
                         record("on-air", source=on_air)
                         assert not self.checks or source.id in self.checked, "it was not checked"
                         self._check_canvas(source.id, on_air)
-                    case HandedOver(old=old, gap=0.0) | Replaced(old=old):
-                        on_air = 0
-                        record("off-air", source=old.incarnation)
+                    case HandedOver(old=old) | Replaced(old=old):
+                        if old.incarnation == on_air:  # an exclusive one has left before
+                            on_air = 0
+                            record("off-air", source=old.incarnation)
                         record("handed over" if isinstance(event, HandedOver) else "replaced")
                     case SourceClosed(source=source):
                         if source.incarnation == on_air:
-                            record("off-air", source=on_air)
+                            on_air = 0
+                            record("off-air", source=source.incarnation)
                         record("source-closed", source=source.incarnation)
                     case RenewalClosed() | RenewalFailed():
                         record("over")

@@ -14,7 +14,7 @@ SEEDS = 2_000
 PARTS = 10
 
 FAILED_ONCE = [
-    33,  # an event that came before the state it follows was undone by that state
+    772,  # a clip that ended while its pictures could not come was named lost by nobody
 ]
 
 
