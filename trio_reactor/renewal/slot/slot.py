@@ -122,6 +122,8 @@ class Slot:
         self.receptive: Receptive | None = None
         """The source, if it takes input."""
         self.identity: str | None = None
+        self.ref = SourceRef(incarnation, None)
+        """Which source it is, for events; with its identity once that is known."""
         self.exclusive = False
         """Whether there can be no second source while it lives."""
         self.lifetime: float | None = None
@@ -146,11 +148,6 @@ class Slot:
         return f"<Slot {self.incarnation}: {self.phase}>"
 
     # ------------------------------------------------------------------------------------ reading
-
-    @property
-    def ref(self) -> SourceRef:
-        """Which source it is, for events."""
-        return SourceRef(self.incarnation, self.identity)
 
     @property
     def age(self) -> float:
@@ -387,6 +384,7 @@ class Slot:
         if fault is not None:
             raise OpenFailed(f"source {self.incarnation}: {fault}")
         self.source, self.identity, self.lifetime = source, identity, lifetime
+        self.ref = SourceRef(self.incarnation, identity)
         # Once: before Python 3.12 `isinstance` evaluates every property that a protocol names.
         exclusive = cast("object", isinstance(source, Exclusive) and source.exclusive)
         if not isinstance(exclusive, bool):
