@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from chain_stage import Stage
+from chain_stage import Stage, until
 
 from trio_reactor.renewal import OpenFailed, RenewalState
 from trio_reactor.renewal.chain.chain import Chain
@@ -72,3 +72,16 @@ async def test_a_first_source_that_does_not_recover_has_not_opened(
     assert caught.value.cleanup.complete
     assert caught.value.__cause__ is not None
     assert stage.provider.opened == 1
+
+
+async def test_a_source_is_named_by_the_same_record_at_all_times(autojump_clock: object) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open() as renewal:
+        told = renewal.state.on_air
+        assert told is not None
+        assert told.source.id == stage.provider.newest.id
+        stage.provider.newest.lose_connection()
+        await until(lambda: "Recovered" in stage.story)
+        again = renewal.state.on_air
+        assert again is not None
+        assert again.source is told.source

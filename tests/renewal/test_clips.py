@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import get_args
 
 from trio_reactor.renewal.slot.clips import ClipBook, Unfinished
 from trio_reactor.renewal.source import (
     Clip,
     ClipEnded,
     ClipFailed,
+    ClipPhase,
     ClipStarted,
     ClipUpdated,
     SourceState,
@@ -71,6 +73,24 @@ def test_every_story_of_two_clips_keeps_the_book_true() -> None:
                     assert last is not None
                     assert last.frames_expected is not None
                     assert last.frames_received >= last.frames_expected, story
+
+
+def test_whether_a_clip_is_ready_is_known_in_every_story_with_whole_states() -> None:
+    whole: dict[str, Step] = {
+        f"whole state: {phase}": lambda book, now, phase=phase: book.refresh(
+            SourceState((Clip("a", phase, 2), Clip("c", "ready", 2))), now
+        )
+        for phase in get_args(ClipPhase)
+    } | {"moved": lambda book, _: book.moved("a", 0)}
+    steps = STEPS | whole
+    ready = 0
+    for story in itertools.product(steps, repeat=3):
+        book = ClipBook(0.0)
+        for now, name in enumerate(story, start=1):
+            steps[name](book, float(now))
+            assert book.has_ready == any(clip.phase == "ready" for clip in book.clips), story
+            ready += book.has_ready
+    assert ready > 1000
 
 
 def test_every_story_of_one_clip_to_length_five_counts_its_pictures_exactly() -> None:

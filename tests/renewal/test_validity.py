@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from trio_reactor.renewal import Cleanup
+from trio_reactor.renewal.slot import validity
 from trio_reactor.renewal.slot.validity import (
     MAX_IDENTITY,
     audio_fault,
@@ -29,6 +30,7 @@ from trio_reactor.renewal.source import (
     ClipStarted,
     ClipUpdated,
     GoingAway,
+    SourceEvent,
     SourceState,
     VideoFrame,
 )
@@ -122,6 +124,59 @@ def test_what_has_no_fault_can_be_written_down(judge: Judge, good: Any) -> None:
         if judge(record) is None:
             kind: Any = type(good)
             assert msgspec.json.decode(msgspec.json.encode(record), type=kind) == record
+
+
+CLIP_EVENTS: list[SourceEvent] = [
+    ClipUpdated(Clip("clip", "ready", 5)),
+    ClipUpdated(Clip("clip", "queued")),
+    ClipStarted("clip", 5),
+    ClipStarted("clip"),
+    ClipEnded("clip", 0),
+    ClipFailed("clip", "no"),
+]
+
+
+@pytest.mark.parametrize("event", CLIP_EVENTS, ids=str)
+def test_an_ordinary_event_is_not_written_down_to_be_judged(
+    event: SourceEvent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validity, "_fault", lambda *_: pytest.fail("it was written down"))
+    assert event_fault(event) is None
+
+
+def test_to_look_only_at_the_types_of_an_event_judges_as_to_write_it_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Text(str):
+        __slots__ = ()
+
+    class Later(ClipStarted, frozen=True):
+        pass
+
+    odd: list[Any] = [
+        *NONSENSE,
+        Text("clip"),
+        0,
+        5,
+        2**63,
+        "queued",
+        "over",
+        None,
+        Clip("a", "ready"),
+    ]
+    events: list[Any] = [Later("clip", 5), Later("clip", 1.5)]  # type: ignore[arg-type]
+    for event in CLIP_EVENTS:
+        for field, value in itertools.product(event.__struct_fields__, odd):
+            events.append(msgspec.structs.replace(event, **{field: value}))
+    for field, value in itertools.product(Clip.__struct_fields__, odd):
+        events.append(
+            ClipUpdated(msgspec.structs.replace(Clip("clip", "ready", 5), **{field: value}))
+        )
+    quick = [event_fault(event) for event in events]
+    monkeypatch.setattr(validity, "_is_plain", lambda _: False)
+    assert quick == [event_fault(event) for event in events]
+    assert None in quick
+    assert len(set(quick)) > 8
 
 
 @pytest.mark.parametrize("data", [bytes(4), bytearray(4), memoryview(bytes(4))])

@@ -64,6 +64,8 @@ class ClipBook:
 
     def __init__(self, now: float) -> None:
         self._clips: dict[str, Clip] = {}
+        self._ready = 0
+        """How many of them are ready: asked for in each step of a handover."""
         self._over: dict[str, None] = {}
         self._unsaid: set[str] = set()
         """The clips that are known from an answer or a whole state, and of which no event told."""
@@ -98,7 +100,7 @@ class ClipBook:
     @property
     def has_ready(self) -> bool:
         """Whether a clip could be shown at once."""
-        return any(clip.phase == "ready" for clip in self._clips.values())
+        return self._ready > 0
 
     @property
     def last(self) -> LastClip | None:
@@ -138,6 +140,7 @@ class ClipBook:
             if known in self._unsaid or self._clips.get(known) != clip
         }
         self._clips = kept
+        self._ready = sum(clip.phase == "ready" for clip in kept.values())
         playing = state.playing
         if playing is not None:
             self._start(playing.id, playing.frames)
@@ -257,6 +260,7 @@ class ClipBook:
         if known is not None and known.phase == "playing":
             clip = Clip(clip.id, "playing", clip.frames)  # a word that came late
         self._clips[clip.id] = clip
+        self._ready += (clip.phase == "ready") - (known is not None and known.phase == "ready")
         if clip.phase == "playing":
             self._start(clip.id, clip.frames)
         if clip.phase != said:
@@ -287,7 +291,8 @@ class ClipBook:
         return True
 
     def _forget(self, clip: str) -> None:
-        self._clips.pop(clip, None)
+        known = self._clips.pop(clip, None)
+        self._ready -= known is not None and known.phase == "ready"
         self._shown.pop(clip, None)
         self._unsaid.discard(clip)
         self._over[clip] = None

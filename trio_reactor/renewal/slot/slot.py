@@ -129,6 +129,8 @@ class Slot:
         self.receptive: Receptive | None = None
         """The source, if it takes input."""
         self.identity: str | None = None
+        self.ref = SourceRef(incarnation, None)
+        """Which source it is, for events; with its identity once that is known."""
         self.exclusive = False
         """Whether there can be no second source while it lives."""
         self.lifetime: float | None = None
@@ -153,11 +155,6 @@ class Slot:
         return f"<Slot {self.incarnation}: {self.phase}>"
 
     # ------------------------------------------------------------------------------------ reading
-
-    @property
-    def ref(self) -> SourceRef:
-        """Which source it is, for events."""
-        return SourceRef(self.incarnation, self.identity)
 
     @property
     def age(self) -> float:
@@ -404,6 +401,7 @@ class Slot:
         if fault is not None:
             raise OpenFailed(f"source {self.incarnation}: {fault}")
         self.source, self.identity = source, identity
+        self.ref = SourceRef(self.incarnation, identity)
         # A plain one: a float of somebody else's cannot be encoded, nor can a long integer.
         self.lifetime = None if lifetime is None else float(lifetime)
         # Once: before Python 3.12 `isinstance` evaluates every property that a protocol names.
