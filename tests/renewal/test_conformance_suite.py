@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from chain_stage import Token
+from conformance_rigs import SimulationRig, simulation
 
 from trio_reactor.renewal import Predecessor
 from trio_reactor.renewal.conformance import Nonconforming, Rig, RigFailed, cases, run_all
@@ -62,6 +63,18 @@ def fresh(kind: type[TokenRig]) -> Any:
         yield kind()
 
     return environment
+
+
+async def test_a_rig_is_not_asked_for_what_it_cannot_cause(autojump_clock: object) -> None:
+    class Unbreakable(SimulationRig):
+        break_connection = Rig.break_connection
+
+    def environment() -> Any:
+        return simulation(Unbreakable)
+
+    hold = await run_all(Unbreakable, environment)
+    assert hold == tuple(case.sentence for case in cases(Unbreakable))
+    assert any(sentence.startswith("a reconnect") for sentence in hold)
 
 
 def test_a_capability_that_there_is_not_is_refused_by_name() -> None:

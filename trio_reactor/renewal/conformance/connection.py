@@ -12,7 +12,6 @@ from trio_reactor.renewal.source import Playable
 from .case import Register
 from .ears import Ears
 from .media import checked, losses
-from .rig import causes_of
 from .trial import Trial
 
 __all__ = ["CONNECTION", "RECONNECTING"]
@@ -101,7 +100,7 @@ async def _make_again(trial: Trial, source: Playable, *, broken: bool) -> None:
 
 def _ways(trial: Trial) -> tuple[bool, ...]:
     """Whether the connection is broken before it is made again."""
-    return (False, True) if "break_connection" in causes_of(type(trial.rig)) else (False,)
+    return (False, True) if "break_connection" in trial.rig.causes else (False,)
 
 
 @RECONNECTING.case(

@@ -8,7 +8,7 @@ from typing import final
 
 from trio_reactor.renewal.source import ClipRequest, Source, SourceOpener
 
-from .rig import Capability, Length, Rig
+from .rig import Capability, Cause, Length, Rig, causes_of
 
 __all__ = ["Guarded", "RigFailed"]
 
@@ -37,6 +37,7 @@ class Guarded:
         self._rig = rig
         self.name = rig.name
         self.capabilities: frozenset[Capability] = rig.capabilities
+        self.causes: frozenset[Cause] = causes_of(type(rig))
         self.patience = rig.patience
         self.quiet = rig.quiet
         self.prompt = rig.prompt

@@ -11,7 +11,6 @@ from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.source import Exclusive, Mortal, Predecessor, Resumable, Source
 
 from .case import Register
-from .rig import causes_of
 from .trial import Trial
 
 __all__ = ["EXCLUSIVE", "MORTAL", "RESUMABLE"]
@@ -65,7 +64,7 @@ def _resumption(trial: Trial, source: Source, when: str) -> str | None:
 async def _readable(trial: Trial) -> None:
     async with trial.opened() as source:
         _resumption(trial, source, "when it is open")
-        if "break_connection" in causes_of(type(trial.rig)):
+        if "break_connection" in trial.rig.causes:
             await trial.rig.break_connection(source)
             await trial.quiet()
             _resumption(trial, source, "when its connection is broken")
