@@ -1,5 +1,7 @@
 """What MkDocs calls: markers in a page become what the code says, and pictures are drawn.
 
+The first page is the README, whose links lead from where it stands, beside the pages' directory.
+
 The code is the one beside this file, whichever is installed.
 """
 
@@ -21,6 +23,11 @@ from pages.pictures import PICTURES
 
 __all__ = ["on_files", "on_page_markdown"]
 
+_ROOT = Path(__file__).resolve().parent.parent
+
+_README = '--8<-- "README.md"'
+"""A page that is this line is the README."""
+
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """The files of the site, with the pictures among them."""
@@ -35,6 +42,8 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
     Raises:
         PluginError: If a marker asks for what is not there; the build ends with it.
     """
+    if markdown.strip() == _README:
+        markdown = (_ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
     try:
         return filled(markdown)
     except NotDocumented as failure:

@@ -58,7 +58,7 @@ def main(
         float, typer.Option(help="Seconds before a session is given.")
     ] = FAULTS.slow_open,
     drop_rate: Annotated[
-        float, typer.Option(help="How often a second a socket is dropped, by chance.")
+        float, typer.Option(help="How often a second a socket is dropped, at random.")
     ] = FAULTS.drop_rate,
     drop_after: Annotated[
         float | None, typer.Option(help="Seconds after which every socket is dropped.")

@@ -20,7 +20,7 @@ class Faults(BaseModel):
     refuse_opens: int = Field(default=0, ge=0, description="How many sessions are refused first.")
     slow_open: float = Field(default=0.0, ge=0, description="Before a session is given.")
     drop_rate: float = Field(
-        default=0.0, ge=0, description="Sockets are dropped this often a second, by chance."
+        default=0.0, ge=0, description="Sockets are dropped this often a second, at random."
     )
     drop_after: Seconds | None = Field(
         default=None, description="After which every socket is dropped."

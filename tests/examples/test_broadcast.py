@@ -321,6 +321,13 @@ def test_a_server_that_dies_ends_the_broadcast_and_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("flag", ["--drop", "--json", "--verbose"])
+def test_help_shows_a_flag_without_a_value(flag: str) -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    (line,) = (line for line in shown.splitlines() if f" {flag} " in line)
+    assert "<" not in line
+
+
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_everything_in_order(
     tmp_path: Path, on_air: subprocess.Popen[str], sign: signal.Signals

@@ -266,6 +266,17 @@ def test_the_build_names_the_page_that_asks_for_what_is_not_there() -> None:
     assert hook.on_page_markdown("plain", page=page, config=None, files=None) == "plain"
 
 
+def test_the_links_of_the_readme_lead_to_the_pages_from_where_it_is_read() -> None:
+    links = re.compile(r"\]\(([^)#]+)[^)]*\)")
+    readme = (ROOT / "README.md").read_text()
+    assert all((ROOT / link).is_file() for link in links.findall(readme))
+    page = cast("Page", SimpleNamespace(file=SimpleNamespace(src_uri="index.md")))
+    index = (ROOT / "docs" / "index.md").read_text()
+    shown = hook.on_page_markdown(index, page=page, config=None, files=None)
+    assert len(links.findall(shown)) == len(links.findall(readme)) > 2
+    assert all((ROOT / "docs" / link).is_file() for link in links.findall(shown))
+
+
 def test_the_site_builds_and_shows_what_was_generated(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", tmp_path],

@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 import trio
 from chain_stage import Token
+from conformance_rigs import SimulationRig, simulation
 
 from trio_reactor.renewal import Predecessor
-from trio_reactor.renewal.conformance import Nonconforming, Rig, RigFailed, cases, run_all
+from trio_reactor.renewal.conformance import (
+    Nonconforming,
+    Rig,
+    RigFailed,
+    cases,
+    run_all,
+    suite,
+)
 from trio_reactor.renewal.source import Source, SourceOpener
 
 CAPABILITIES = "it has exactly the capabilities that are expected of it"
@@ -62,6 +70,18 @@ def fresh(kind: type[TokenRig]) -> Any:
         yield kind()
 
     return environment
+
+
+async def test_a_rig_is_not_asked_for_what_it_cannot_cause(autojump_clock: object) -> None:
+    class Unbreakable(SimulationRig):
+        break_connection = Rig.break_connection
+
+    def environment() -> Any:
+        return simulation(Unbreakable)
+
+    hold = await run_all(Unbreakable, environment)
+    assert hold == tuple(case.sentence for case in cases(Unbreakable))
+    assert any(sentence.startswith("a reconnect") for sentence in hold)
 
 
 def test_a_capability_that_there_is_not_is_refused_by_name() -> None:
@@ -156,3 +176,32 @@ async def test_a_source_that_raises_is_still_the_one_that_does_not_conform(
     (broken,) = caught.value.exceptions  # it stopped at the first, which is its capabilities
     assert isinstance(broken, Nonconforming)
     assert isinstance(broken.__cause__, KeyError)
+
+
+async def test_a_source_that_breaks_a_rule_while_its_server_fails_is_not_blamed(
+    autojump_clock: object,
+) -> None:
+    class Overdue(TokenRig):
+        def token(self, identity: str) -> Token:
+            token = super().token(identity)
+            token.lifetime = -1
+            return token
+
+    async def fail_as_it_stops() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise KeyError("a bug of the server")
+
+    @asynccontextmanager
+    async def environment() -> AsyncGenerator[Rig]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail_as_it_stops)
+            yield Overdue()
+
+    lifetime = next(case for case in cases(Overdue) if case.sentence.startswith("its lifetime"))
+    (found,) = await suite._found(lifetime, Overdue, environment)
+    assert isinstance(found, RigFailed)
+    shown = "".join(traceback.format_exception(found))
+    assert "a bug of the server" in shown
+    assert "the lifetime is -1 s" in shown

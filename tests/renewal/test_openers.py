@@ -11,7 +11,7 @@ import pytest
 import trio
 from chain_stage import Stage, Token
 
-from trio_reactor.renewal import Predecessor, open_renewal
+from trio_reactor.renewal import OpenFailed, Predecessor, open_renewal
 from trio_reactor.renewal.source import Source
 
 RULE = "^an opener is called with a Predecessor and returns an async context manager; "
@@ -123,3 +123,16 @@ async def test_a_source_that_passes_everything_on_is_one(autojump_clock: object)
         on_air = renewal.state.on_air
         assert on_air is not None
         assert on_air.source.id == "behind"
+
+
+async def test_a_life_that_is_not_longer_than_the_lead_is_refused_with_the_option_to_set(
+    autojump_clock: object,
+) -> None:
+    told = (
+        "source 1: the lifetime of 30.0 s is not longer than the lead of 30.0 s; "
+        "set RenewalOptions(lead=…) to less than it"
+    )
+    with pytest.raises(OpenFailed) as caught:
+        async with open_renewal(yields(Token("a", 30.0))):
+            pytest.fail("it was put on air")
+    assert caught.value.message == told

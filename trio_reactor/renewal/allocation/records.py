@@ -1,7 +1,7 @@
 """What is recorded of an allocation, and what a journal has to do.
 
 A record says how to find an allocation again and never how to use it: a token, a password or any
-other secret does not belong into it, because a journal is a file that is kept, copied and read.
+other secret does not belong in it, because a journal is a file that is kept, copied and read.
 """
 
 from __future__ import annotations

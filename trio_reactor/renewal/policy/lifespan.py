@@ -8,6 +8,7 @@ from random import Random
 import msgspec
 
 from trio_reactor.renewal.options import RenewalOptions
+from trio_reactor.renewal.wording import a_kind
 
 __all__ = ["Lifespan", "lifetime_fault", "notice_fault", "plan"]
 
@@ -73,7 +74,7 @@ def lifetime_fault(lifetime: object, lead: float) -> str | None:
     if lifetime is None:
         return None
     if isinstance(lifetime, bool) or not isinstance(lifetime, (int, float)):
-        return f"the lifetime is a {type(lifetime).__name__}, not a number of seconds"
+        return f"the lifetime is {a_kind(lifetime)}, not a number of seconds"
     if not _is_finite(lifetime):
         return f"the lifetime is {_told(lifetime)}; no end is None"
     if lifetime <= 0:
@@ -89,7 +90,7 @@ def lifetime_fault(lifetime: object, lead: float) -> str | None:
 def notice_fault(expires_in: object) -> str | None:
     """What is wrong with the notice of a source that it will end sooner; `None` if nothing is."""
     if isinstance(expires_in, bool) or not isinstance(expires_in, (int, float)):
-        return f"the notice gives a {type(expires_in).__name__}, not a number of seconds"
+        return f"the notice gives {a_kind(expires_in)}, not a number of seconds"
     if not _is_finite(expires_in):
         return f"the notice gives {_told(expires_in)} seconds"
     return None

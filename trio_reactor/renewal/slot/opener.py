@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import cast
 
 from trio_reactor.renewal.source import Predecessor, Source, SourceOpener
+from trio_reactor.renewal.wording import a_kind
 
 __all__ = ["check_opener", "opened_by"]
 
@@ -25,7 +26,7 @@ def check_opener(opener: object) -> None:
         TypeError: What is wrong with it.
     """
     if not callable(opener):
-        raise TypeError(f"{_RULE}; a {type(opener).__name__} cannot be called")
+        raise TypeError(f"{_RULE}; {a_kind(opener)} cannot be called")
     name = _name(opener)
     for called in (opener, getattr(opener, "__call__", None)):  # noqa: B004 - of an object, that
         if inspect.iscoroutinefunction(called):
@@ -62,9 +63,9 @@ def opened_by(
         return cast("AbstractAsyncContextManager[Source]", manager)
     if inspect.iscoroutine(manager):
         manager.close()  # else it would be complained of as never awaited, beside this
-    raise TypeError(f"{_RULE}; {_name(opener)} returned a {type(manager).__name__}")
+    raise TypeError(f"{_RULE}; {_name(opener)} returned {a_kind(manager)}")
 
 
 def _name(opener: object) -> str:
     name: object = getattr(opener, "__qualname__", None)
-    return name if isinstance(name, str) else f"a {type(opener).__name__}"
+    return name if isinstance(name, str) else a_kind(opener)

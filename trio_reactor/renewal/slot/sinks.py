@@ -18,6 +18,8 @@ from .validity import audio_fault, event_fault, video_fault
 if TYPE_CHECKING:
     from .slot import Slot
 
+from trio_reactor.renewal.wording import a_kind
+
 __all__ = ["MAX_HELD", "SlotEvents", "SlotFrames"]
 
 MAX_HELD: Final = 256
@@ -115,4 +117,4 @@ def _lose(slot: Slot, why: LossReason, cause: Exception | None) -> None:
     if given is None or isinstance(given, Exception):
         slot.broke(why, cause)
     else:
-        slot.distrust(f"gave a {type(given).__name__} as the cause of a loss")
+        slot.distrust(f"gave {a_kind(given)} as the cause of a loss")

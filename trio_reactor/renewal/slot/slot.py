@@ -66,6 +66,8 @@ from .validity import (
 if TYPE_CHECKING:
     from trio_reactor.renewal.engine.dispatch import Dispatch
 
+from trio_reactor.renewal.wording import a_kind
+
 __all__ = ["MAX_EARLY", "MAX_IDENTITY", "Slot"]
 
 MAX_EARLY: Final = 256
@@ -408,8 +410,7 @@ class Slot:
         exclusive = cast("object", isinstance(source, Exclusive) and source.exclusive)
         if not isinstance(exclusive, bool):
             raise OpenFailed(
-                f"source {self.incarnation} says a {type(exclusive).__name__}, not whether it is "
-                "exclusive"
+                f"source {self.incarnation} says {a_kind(exclusive)}, not whether it is exclusive"
             )
         self.exclusive = exclusive
         self.playable = source if isinstance(source, Playable) else None
@@ -435,7 +436,7 @@ class Slot:
         await applied.tell_canvas()
         media = await source.open_media(SlotFrames(self, frames))
         if not hasattr(media, "aclose"):
-            raise self._contract_broken(f"gave a {type(media).__name__} for its media")
+            raise self._contract_broken(f"gave {a_kind(media)} for its media")
         self.unclosed.append(media)  # also one that is not what it must be
         generation = media.generation
         fault = generation_fault(generation, self.generation)

@@ -24,6 +24,7 @@ from trio_reactor.renewal.source import (
     SourceState,
     VideoFrame,
 )
+from trio_reactor.renewal.wording import a_kind
 
 __all__ = [
     "MAX_IDENTITY",
@@ -68,8 +69,8 @@ def source_fault(source: object) -> str | None:
     for name in ("id", "lifetime", "close"):
         # Looked at first where no property is evaluated: what each says is asked once.
         if inspect.getattr_static(source, name, _ABSENT) is _ABSENT and not hasattr(source, name):
-            kind = type(source).__name__
-            return f"what the opener yielded, a {kind}, is not a Source: it has no `{name}`"
+            what = f"what the opener yielded, {a_kind(source)}, is not a Source"
+            return f"{what}: it has no `{name}`"
     return None
 
 
@@ -84,10 +85,10 @@ def event_fault(event: object) -> str | None:
             return None
         return "told that it ends, and a reason that is no text"
     if not isinstance(event, _CLIP_EVENTS):
-        return f"told a {type(event).__name__}, which is no event"
+        return f"told {a_kind(event)}, which is no event"
     fault = None if _is_plain(event) else _fault(event, type(event))
     if fault is not None:
-        return f"told a {type(event).__name__} that makes no sense: {fault}"
+        return f"told {a_kind(event)} that makes no sense: {fault}"
     if isinstance(event, ClipUpdated):
         return _clip_fault(event.clip)
     if not is_identity(event.clip):
@@ -99,7 +100,7 @@ def event_fault(event: object) -> str | None:
 def state_fault(state: object) -> str | None:
     """What is wrong with a whole state."""
     if not isinstance(state, SourceState):
-        return f"gave a {type(state).__name__} for its state"
+        return f"gave {a_kind(state)} for its state"
     fault = _fault(state, SourceState)
     if fault is not None:
         return f"gave a state that makes no sense: {fault}"
@@ -124,13 +125,13 @@ def resumption_fault(handle: object) -> str | None:
     """What is wrong with what a source leaves to be resumed from."""
     if handle is None or (isinstance(handle, str) and 0 < len(handle) <= MAX_RESUMPTION):
         return None
-    return f"left a {type(handle).__name__} to resume from, not 1 to {MAX_RESUMPTION} characters"
+    return f"left {a_kind(handle)} to resume from, not 1 to {MAX_RESUMPTION} characters"
 
 
 def generation_fault(generation: object, before: int | None) -> str | None:
     """What is wrong with the number of a media generation that began after this one."""
     if isinstance(generation, bool) or not isinstance(generation, int):
-        return f"gave a {type(generation).__name__} for the number of a media generation"
+        return f"gave {a_kind(generation)} for the number of a media generation"
     if abs(generation) >= 2**63:
         return "gave a media generation of a number that is not one of 64 bits"
     if before is not None and generation <= before:
@@ -141,7 +142,7 @@ def generation_fault(generation: object, before: int | None) -> str | None:
 def video_fault(frame: object) -> str | None:
     """What is wrong with a picture.  It is looked at, not through: its pixels are its reader's."""
     if not isinstance(frame, VideoFrame):
-        return f"gave a {type(frame).__name__} for a picture"
+        return f"gave {a_kind(frame)} for a picture"
     if not _size(frame.data):
         return "gave a picture without bytes"
     if not (_is_count(frame.width, 1) and _is_count(frame.height, 1)):
@@ -154,7 +155,7 @@ def video_fault(frame: object) -> str | None:
 def audio_fault(frame: object) -> str | None:
     """What is wrong with a run of sound."""
     if not isinstance(frame, AudioFrame):
-        return f"gave a {type(frame).__name__} for sound"
+        return f"gave {a_kind(frame)} for sound"
     size = _size(frame.data)
     if size is None:
         return "gave sound without bytes"
@@ -246,4 +247,4 @@ def _told(value: object) -> str:
     """A number as it is; of anything else what it is, for it may be as long as it likes."""
     if isinstance(value, int) and abs(value) < 2**63:
         return str(value)
-    return f"a {type(value).__name__}"
+    return a_kind(value)
