@@ -61,7 +61,7 @@ class FailureTally:
 
     def source_ended(self, now: float, span: Lifespan, failure: BaseException) -> None:
         """Count a source that ended by itself, if it was not a good one."""
-        self._counted(self._count.ended(now, stable_at=span.stable_at, wanted=False), now, failure)
+        self._counted(self._count.ended(now, stable_at=span.stable_at), now, failure)
 
     def failure(self) -> SourcesExhausted:
         """What ends the chain."""

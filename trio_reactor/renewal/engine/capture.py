@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Final, cast, final
 
-from trio_reactor.renewal.slot.slot import MAX_IDENTITY
+from trio_reactor.renewal.slot.validity import MAX_IDENTITY
 from trio_reactor.renewal.source import ClipRequest, Json
 
 __all__ = ["MAX_DEPTH", "MAX_PAYLOAD_SIZE", "capture", "check_name"]

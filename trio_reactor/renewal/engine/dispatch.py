@@ -20,7 +20,8 @@ from trio_reactor.renewal.errors import ContractBroken
 from trio_reactor.renewal.events import LossReason
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.slot.settings import is_refusal
-from trio_reactor.renewal.slot.slot import MAX_IDENTITY, Slot
+from trio_reactor.renewal.slot.slot import Slot
+from trio_reactor.renewal.slot.validity import MAX_IDENTITY
 from trio_reactor.renewal.source import Commit
 from trio_reactor.world import World
 
