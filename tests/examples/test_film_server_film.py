@@ -170,7 +170,7 @@ def test_a_clip_goes_from_queued_to_gone() -> None:
     assert made.start() is None
     assert made.end(10) == [ClipEnded("a", 10)]
     assert made.end(10) == []
-    assert made.state.idle
+    assert not made.state.clips
 
 
 def test_only_the_first_clip_can_start() -> None:
@@ -231,7 +231,7 @@ def test_a_result_that_comes_late_brings_nothing_back() -> None:
     assert made.remove("a") == [ClipEnded("a", 0)]
     assert made.built("a") == []
     assert made.failed("a", "too late") == []
-    assert made.state.idle
+    assert not made.state.clips
 
 
 def test_a_clip_that_fails_is_gone() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import trio
@@ -10,16 +11,19 @@ from chain_stage import Stage, scene, until
 from line_stage import Exchange, Line, options
 from trio.testing import wait_all_tasks_blocked
 
-from trio_reactor.errors import Lost
-from trio_reactor.renewal import OpenFailed, Source, SourcesExhausted, open_renewal
+from trio_reactor.errors import Lost, Overflow
+from trio_reactor.owner import Owner
+from trio_reactor.renewal import OpenFailed, Renewal, Source, SourcesExhausted, open_renewal
 from trio_reactor.renewal.events import (
     HandedOver,
     OnAir,
     Prepared,
+    Recovered,
     Recovering,
     Replaced,
     SourceClosed,
 )
+from trio_reactor.renewal.source import Clip, ClipFailed, ClipUpdated
 
 
 class Check:
@@ -217,3 +221,81 @@ async def test_a_check_may_use_what_it_raises_to_say_that_it_took_too_long(
         await trio.sleep(56)
         async with renewal.borrow() as line:
             assert line.number == 3
+
+
+def looking() -> tuple[Stage, list[tuple[str, float]], Callable[[Source], Awaitable[None]]]:
+    """A stage whose sources can reconnect, the looks at them, and a check of half a second."""
+    stage = Stage(lifetime=60.0, renewal={"max_frames": 1000})
+    looks: list[tuple[str, float]] = []
+
+    async def check(source: Source) -> None:
+        looks.append((source.id, trio.current_time()))
+        await trio.sleep(0.5)
+
+    return stage, looks, check
+
+
+async def due(stage: Stage, renewal: Renewal, looks: list[tuple[str, float]]) -> None:
+    """Let the turn of the next source come."""
+    await trio.sleep(48)
+    await renewal.enqueue(scene(100))
+    await until(lambda: bool(stage.said(Prepared)))
+    await renewal.enqueue(scene(1))
+    await until(lambda: len(looks) == 2)
+
+
+async def test_what_was_checked_and_made_its_connection_again_since_is_checked_again(
+    autojump_clock: object,
+) -> None:
+    stage, looks, check = looking()
+    async with stage.open(check=check) as renewal:
+        await due(stage, renewal, looks)
+        # The source on air has a clip again, so the boundary is gone when the check has passed.
+        stage.provider.live["simulated-1"].tell(ClipUpdated(Clip("late", "queued")))
+        await trio.sleep(1)
+        stage.provider.live["simulated-2"].lose_connection()
+        await until(lambda: bool(stage.said(Recovered)))
+        assert not stage.said(HandedOver)
+        stage.provider.live["simulated-1"].tell(ClipFailed("late", "gone"))
+        await until(lambda: bool(stage.said(HandedOver)))
+        assert [source for source, _ in looks] == ["simulated-1", "simulated-2", "simulated-2"]
+        assert stage.said(HandedOver)[0].evidence.captured_at >= looks[2][1] + 0.5
+
+
+async def test_a_check_under_way_ends_with_the_connection_and_its_result_does_not_count(
+    autojump_clock: object,
+) -> None:
+    stage, looks, check = looking()
+    async with stage.open(check=check) as renewal:
+        await due(stage, renewal, looks)
+        stage.provider.live["simulated-2"].lose_connection()
+        await until(lambda: bool(stage.said(HandedOver)))
+        assert [said.mode for said in stage.said(Recovering)] == ["reconnect"]
+        (found,) = [each for each in stage.envelopes if isinstance(each.event, Recovered)]
+        assert [source for source, _ in looks] == ["simulated-1", "simulated-2", "simulated-2"]
+        assert looks[2][1] >= found.clock
+        assert stage.said(HandedOver)[0].evidence.captured_at >= looks[2][1] + 0.5
+
+
+@pytest.mark.parametrize("work", ["_check", "_recover"])
+async def test_what_could_not_be_begun_does_not_delay_the_end_of_its_source(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    stage, _, check = looking()
+    begin, failed = Owner.start_soon, list[float]()
+
+    def full(self: Owner, fn: Callable[..., Awaitable[object]], *args: Any, **more: Any) -> None:
+        if fn.__name__ == work:
+            failed.append(trio.current_time())
+            raise Overflow("no room for one more")
+        begin(self, fn, *args, **more)
+
+    with pytest.raises(Overflow):
+        async with stage.open(check=check if work == "_check" else None):
+            monkeypatch.setattr(Owner, "start_soon", full)
+            if work == "_recover":
+                await trio.sleep(50.5)
+                stage.provider.newest.lose_connection()
+            await trio.sleep_forever()
+    assert not stage.provider.live
+    assert trio.current_time() - failed[0] < 1

@@ -30,7 +30,7 @@ from trio_reactor.renewal.policy import (
     Wait,
     Yield,
     decide,
-    route,
+    route_of,
 )
 from trio_reactor.renewal.policy.handoff import BoundaryFacts, HandoffEvidence, LastClip
 from trio_reactor.renewal.policy.phases import OnAir, Opening, Prepared, Recovering, takes_work
@@ -357,7 +357,7 @@ def test_work_goes_to_the_prepared_source_else_to_the_one_on_air_else_nowhere() 
         if each.next is not None and each.next.phase != Opening()
     ]
     for facts in EVERYTHING + busy:
-        chosen = route(facts)
+        chosen = route_of(facts.current, facts.next)
         if facts.next is not None and facts.next.phase == Prepared():
             assert chosen == "next"
         elif facts.next is not None and facts.next.has_work:

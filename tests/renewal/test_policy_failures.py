@@ -128,15 +128,9 @@ def test_a_source_lost_early_counts_as_failed_and_one_that_lived_longer_begins_a
     assert counts_as_failed(29.9, 30.0)
     assert not counts_as_failed(30.0, 30.0)
     count = FailureCount().failed(0.0)
-    early = count.ended(29.0, stable_at=30.0, wanted=False)
+    early = count.ended(29.0, stable_at=30.0)
     assert early.consecutive == 2
-    assert count.ended(31.0, stable_at=30.0, wanted=False) == FailureCount()
-
-
-def test_an_end_that_was_wanted_is_no_failure_and_proves_nothing_either() -> None:
-    count = FailureCount().failed(0.0)
-    assert count.ended(10.0, stable_at=30.0, wanted=True) == count
-    assert count.ended(40.0, stable_at=30.0, wanted=True) == FailureCount()
+    assert count.ended(31.0, stable_at=30.0) == FailureCount()
 
 
 def test_preparations_that_fail_beside_a_good_source_are_in_a_row() -> None:
@@ -144,7 +138,7 @@ def test_preparations_that_fail_beside_a_good_source_are_in_a_row() -> None:
     for number in range(1, 5):  # the source on air became a good one at 30
         count = count.failed(100.0 + number, stable_at=30.0)
         assert count.consecutive == number, "the failure before it was good is forgotten, no other"
-    assert count.ended(200.0, stable_at=30.0, wanted=False).consecutive == 4
+    assert count.ended(200.0, stable_at=30.0).consecutive == 4
     # The next source has to prove itself before they are forgotten.
     assert count.settled(229.0, stable_at=230.0).consecutive == 4
     assert count.settled(230.0, stable_at=230.0).consecutive == 0
@@ -165,7 +159,7 @@ def test_short_lives_that_are_handed_over_as_planned_are_good_ones() -> None:
         life = plan(renewal * 10.0, 10.0, options, Random(renewal))
         assert life.prepare_at is not None
         count = count.failed(life.opened_at, stable_at=None)  # one failed attempt each
-        count = count.ended(life.prepare_at, stable_at=life.stable_at, wanted=False)
+        count = count.ended(life.prepare_at, stable_at=life.stable_at)
         assert count.consecutive == 0
 
 
@@ -177,7 +171,7 @@ def test_a_source_that_announces_its_end_as_soon_as_it_opens_is_found_out() -> N
         life = plan(opened * 10.0, 3600.0, options, Random(1))
         life = life.shortened(life.opened_at, 6.0, lead=options.lead)
         opened += 1
-        count = count.ended(life.opened_at + 2.0, stable_at=life.stable_at, wanted=False)
+        count = count.ended(life.opened_at + 2.0, stable_at=life.stable_at)
     assert opened == 4
 
 

@@ -13,7 +13,6 @@ from trio_reactor.renewal.policy.handoff import (
     HandoffEvidence,
     LastClip,
     boundary,
-    handoff_evidence,
 )
 
 NOW = 100.0
@@ -36,6 +35,12 @@ COMBINATIONS = [
         (False, True), IDLE_SINCE, (False, True), CLIPS
     )
 ]
+
+
+def handoff_evidence(facts: BoundaryFacts, *, now: float, grace: float) -> HandoffEvidence | None:
+    """The evidence if this is a boundary."""
+    found = boundary(facts, now=now, grace=grace)
+    return found if isinstance(found, HandoffEvidence) else None
 
 
 def test_there_is_a_boundary_only_where_each_condition_holds() -> None:

@@ -16,10 +16,10 @@ from trio_reactor.world import SystemWorld, World
 from .allocation import Allocations
 from .chain.chain import Chain
 from .chain.replay import Context
+from .chain.upkeep import Check
 from .events import RenewalClosed, RenewalFailed
 from .options import RenewalOptions
 from .session import Renewal
-from .slot.checking import Check
 from .slot.opener import check_opener
 from .source import Source, SourceOpener
 
@@ -47,9 +47,10 @@ async def open_renewal(
 
     Args:
         open_source: Opens a source.
-        check: Looks at each source once, right before it goes on air, within `check_timeout`; again
-            if its connection was made again since.  What it raises is a loss of that source, which
-            another follows; a defect is terminal.
+        check: Looks at each source right before it goes on air, within `check_timeout`: once per
+            connection, when its turn first comes.  What it raises is a loss of that source, which
+            another follows; a defect is terminal.  If the connection is lost meanwhile, it is
+            cancelled, and what comes of it does not count.
         context: Called, synchronously, when a successor is opened that has nothing to resume from:
             returns what it has to be told again (`Predecessor.context`), as JSON of at most
             `max_context_bytes`.  What it raises ends the renewal, and so does what is not JSON.

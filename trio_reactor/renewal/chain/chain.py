@@ -30,7 +30,6 @@ from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.policy.handoff import BoundaryFacts
-from trio_reactor.renewal.slot.checking import Check
 from trio_reactor.renewal.slot.clips import Unfinished
 from trio_reactor.renewal.slot.recording import Settled
 from trio_reactor.renewal.slot.settings import Setting
@@ -49,7 +48,7 @@ from .lineup import Lineup, Trace
 from .proof import cleanup_of, not_opened
 from .replay import Context, Replay
 from .tally import FailureTally
-from .upkeep import Upkeep, defects_are_terminal
+from .upkeep import Check, Upkeep, defects_are_terminal
 
 __all__ = ["Chain"]
 

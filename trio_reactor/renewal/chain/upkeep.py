@@ -7,7 +7,7 @@ changes anything.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Protocol, final
 
 import trio
@@ -17,19 +17,27 @@ from trio_reactor.fence import Token
 from trio_reactor.owner import Owner
 from trio_reactor.renewal.events import LossReason
 from trio_reactor.renewal.options import RenewalOptions
-from trio_reactor.renewal.slot.checking import Check, Checking
-from trio_reactor.renewal.slot.recovery import Recovery
 from trio_reactor.renewal.slot.settings import Applied, is_refusal
 from trio_reactor.renewal.slot.slot import Slot
+from trio_reactor.renewal.slot.underway import Underway
+from trio_reactor.renewal.source import Source
 from trio_reactor.world import World
 
 from .announcer import Announcer
 
-__all__ = ["Upkeep", "UpkeepHost", "defects_are_terminal"]
+__all__ = ["Check", "Upkeep", "UpkeepHost", "defects_are_terminal"]
+
+Check = Callable[[Source], Awaitable[object]]
+"""Looks at a source before it goes on air; what it raises is why it must not."""
 
 
 class UpkeepHost(Protocol):
     """What the upkeep needs of its chain.  Everything is synchronous."""
+
+    @property
+    def on_air(self) -> Slot | None:
+        """The slot that feeds the output now."""
+        ...
 
     @property
     def announce(self) -> Announcer:
@@ -81,15 +89,19 @@ class Upkeep:
         self._host = host
         self._owner = owner
 
+    # In each the task comes first: who leaves waits for what is recorded as under way.
+
     def reconnect(self, slot: Slot, deadline: float) -> None:
         """Begin to make the connection of a source again, until this instant on the clock."""
-        slot.recovery = Recovery(slot, deadline)
-        self._owner.start_soon(self._recover, slot, slot.recovery)
+        recovery = Underway(deadline)
+        self._owner.start_soon(self._recover, slot, recovery)
+        slot.recovery = recovery
 
     def check(self, slot: Slot, check: Check, deadline: float) -> None:
         """Begin to check a source before it goes on air, until this instant on the clock."""
-        slot.checking = Checking(slot, check, deadline)
-        self._owner.start_soon(self._check, slot, slot.checking)
+        checking = Underway(deadline)
+        self._owner.start_soon(self._check, slot, checking, check)
+        slot.checking = checking
 
     def tell(self, slot: Slot, deadline: float) -> None:
         """Begin to tell a source what was set, until this instant on the clock."""
@@ -98,8 +110,17 @@ class Upkeep:
         self._owner.start_soon(self._tell, slot, applied, slot.connection, deadline)
         applied.tellers += 1
 
-    async def _recover(self, slot: Slot, recovery: Recovery) -> None:
-        failure = await recovery.run()
+    async def _recover(self, slot: Slot, recovery: Underway) -> None:
+        async def reconnect() -> None:
+            await slot.reconnect()
+            slot.check_whole()
+
+        try:
+            failure = await recovery.run(
+                reconnect, f"source {slot.incarnation} did not reconnect within its budget"
+            )
+        finally:
+            slot.recovery = None
         if failure is not None:
             if slot.advance("recovery-failed"):
                 self._host.say_recovering(slot, "reconnect-failed", failure)
@@ -112,14 +133,22 @@ class Upkeep:
             slot.lost_at = None
         self._host.changed()
 
-    async def _check(self, slot: Slot, checking: Checking) -> None:
-        connection = slot.connection
-        failure = await checking.run()
-        if failure is None:
-            # What was made again meanwhile has not been looked at.
-            slot.checked = connection.live
-        elif slot.live:
-            self._host.slot_lost(slot, "check-failed", failure)
+    async def _check(self, slot: Slot, checking: Underway, check: Check) -> None:
+        """Have a source checked.  What comes of it counts for the connection it was begun on."""
+        source = slot.source
+        assert source is not None  # noqa: S101 - it is open
+        try:
+            failure = await checking.run(
+                lambda: check(source),
+                f"the check of source {slot.incarnation} was not over in time",
+            )
+        finally:
+            slot.checking = None
+        if slot.live and not checking.cancelled:
+            if failure is None:
+                slot.checked = True
+            else:
+                self._host.slot_lost(slot, "check-failed", failure)
         self._host.changed()
 
     async def _tell(self, slot: Slot, applied: Applied, connection: Token, deadline: float) -> None:

@@ -36,35 +36,21 @@ from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.source import OpenCause
 
 from . import phases
-from .failures import FailureCount, counts_as_failed, pause
-from .handoff import (
-    BoundaryFacts,
-    GraceUntil,
-    HandoffEvidence,
-    LastClip,
-    boundary,
-    handoff_evidence,
-)
-from .lifespan import Lifespan, lifetime_fault, notice_fault, plan
+from .handoff import BoundaryFacts, GraceUntil, HandoffEvidence, boundary
 
 __all__ = [
     "MAX_OWNED",
     "Abandon",
     "Activate",
-    "BoundaryFacts",
     "ChainFacts",
     "Check",
     "Decision",
     "Discard",
     "Expire",
     "Fail",
-    "FailureCount",
     "Finish",
     "HandOver",
-    "HandoffEvidence",
     "Idle",
-    "LastClip",
-    "Lifespan",
     "Prepare",
     "Reconnect",
     "Replace",
@@ -73,14 +59,7 @@ __all__ = [
     "Tell",
     "Wait",
     "Yield",
-    "counts_as_failed",
     "decide",
-    "handoff_evidence",
-    "lifetime_fault",
-    "notice_fault",
-    "pause",
-    "plan",
-    "route",
     "route_of",
 ]
 
@@ -292,18 +271,13 @@ def decide(facts: ChainFacts, options: RenewalOptions) -> Decision:
     )
 
 
-def route(facts: ChainFacts) -> Role | None:
+def route_of(current: SourceFacts | None, following: SourceFacts | None) -> Role | None:
     """Which source takes work that is bound to none; `None` if none takes any now.
 
     The prepared one as soon as there is one, because the old source would otherwise be given work
     without end and never reach a boundary; else the one on air.  None while a next one that has
     work already is being recovered: the one on air would play the new work before the old.
     """
-    return route_of(facts.current, facts.next)
-
-
-def route_of(current: SourceFacts | None, following: SourceFacts | None) -> Role | None:
-    """As `route`: all that counts are the two sources."""
     if following is not None:
         if phases.takes_work(following.phase):
             return "next"

@@ -60,15 +60,16 @@ class FailureCount(msgspec.Struct, frozen=True):
         before = self.settled(now, stable_at)
         return FailureCount(before.consecutive + 1, before.permanent or permanent, now)
 
-    def ended(self, now: float, *, stable_at: float, wanted: bool) -> FailureCount:
+    def ended(self, now: float, *, stable_at: float, wanted: bool = False) -> FailureCount:
         """The count after a source ended.
+
+        Its own end is what counts, also where a successor was ready for it: a source that announces
+        its going as soon as it is opened would otherwise have others opened without end.
 
         Args:
             now: When, on the clock.
             stable_at: From when it was a good one.
-            wanted: Whether the application wanted it to end.  Its own end is what counts, also
-                where a successor was ready for it: a source that announces its going as soon as
-                it is opened would otherwise have others opened without end.
+            wanted: Whether the application wanted it to end.
         """
         if wanted or not counts_as_failed(now, stable_at):
             return self.settled(now, stable_at)

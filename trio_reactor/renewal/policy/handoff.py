@@ -23,7 +23,6 @@ __all__ = [
     "HandoffKind",
     "LastClip",
     "boundary",
-    "handoff_evidence",
 ]
 
 HandoffKind = Literal["no-observed-start", "count-complete", "grace-elapsed"]
@@ -134,12 +133,6 @@ def boundary(
         came_from,
         began,
     )
-
-
-def handoff_evidence(facts: BoundaryFacts, *, now: float, grace: float) -> HandoffEvidence | None:
-    """The evidence if this is a boundary, else `None`; see `boundary`."""
-    found = boundary(facts, now=now, grace=grace)
-    return found if isinstance(found, HandoffEvidence) else None
 
 
 def _complete(expected: int | None, received: int) -> bool:

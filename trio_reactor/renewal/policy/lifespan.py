@@ -33,10 +33,6 @@ class Lifespan(msgspec.Struct, frozen=True):
         """Seconds it still has to live, at least 0; `None` for no end."""
         return None if self.expires_at is None else max(0.0, self.expires_at - now)
 
-    def stable(self, now: float) -> bool:
-        """Whether it has lived long enough to be a good source."""
-        return now >= self.stable_at
-
     def shortened(self, now: float, expires_in: float, *, lead: float) -> Lifespan:
         """The rest of a life that its source says will end sooner; one that ends later is ignored.
 

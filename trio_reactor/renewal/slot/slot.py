@@ -44,16 +44,15 @@ from trio_reactor.renewal.source import (
     SourceState,
 )
 
-from .checking import Checking
 from .clips import ClipBook
 from .host import SlotHost
 from .leaving import account, leave
 from .loans import Loan, LoanEnd, ends_loans
 from .opener import opened_by
 from .recording import Recording
-from .recovery import Recovery
 from .settings import Applied
 from .sinks import SlotEvents, SlotFrames
+from .underway import Underway
 from .validity import (
     MAX_IDENTITY,
     generation_fault,
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
 
 from trio_reactor.renewal.wording import a_kind
 
-__all__ = ["MAX_EARLY", "MAX_IDENTITY", "Slot"]
+__all__ = ["MAX_EARLY", "Slot"]
 
 MAX_EARLY: Final = 256
 """How many events a source may push while it is set up."""
@@ -103,12 +102,12 @@ class Slot:
         self.resuming = predecessor.resumption is not None
         self.recording = Recording(self, host.allocations, predecessor, host.name)
         self.phase: phases.Phase = phases.Opening()
-        self.recovery: Recovery | None = None
+        self.recovery: Underway | None = None
         """The reconnect that is under way."""
-        self.checking: Checking | None = None
+        self.checking: Underway | None = None
         """The check of it before it goes on air, under way."""
         self.checked = not host.has_check
-        """Whether it may go on air, as far as the application's check of its connection goes."""
+        """Whether it may go on air with the connection it has, as far as the check goes."""
         self.pending: dict[Dispatch[Any], None] = {}
         """Commands that were not answered yet."""
         self.loans: dict[Loan, None] = {}
@@ -256,6 +255,11 @@ class Slot:
         if self.phase is before:
             return False
         _log.debug("source %d: %s", self.incarnation, occurrence)
+        if isinstance(before, phases.Prepared) and isinstance(self.phase, phases.Recovering):
+            # What was looked at is not what comes back.
+            self.checked = not self.host.has_check
+            if self.checking is not None:
+                self.checking.cancel()
         if self.loans and (why := ends_loans(self.phase, occurrence)) is not None:
             self.recall(why)
         if not self.live:
@@ -493,7 +497,6 @@ class Slot:
         self._events.advance()
         self._frames.advance()
         self._broken = None
-        self.checked = not self.host.has_check
         await source.reconnect()
         if self.live and self.playable is not None:
             await self._connect(self.playable)

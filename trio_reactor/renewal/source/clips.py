@@ -53,19 +53,9 @@ class SourceState(msgspec.Struct, frozen=True):
     autoplay: bool = False
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is playing or about to be: no clip is left in any phase."""
-        return not self.clips
-
-    @property
     def playing(self) -> Clip | None:
         """The clip on air, if there is one."""
         return next((clip for clip in self.clips if clip.phase == "playing"), None)
-
-    @property
-    def has_ready(self) -> bool:
-        """Whether a clip could be shown at once."""
-        return any(clip.phase == "ready" for clip in self.clips)
 
 
 class ClipUpdated(msgspec.Struct, frozen=True, tag=True):
