@@ -119,7 +119,7 @@ async def _listen(renewal: Renewal) -> None:
 
 async def _keep_ahead(renewal: Renewal) -> None:
     state = renewal.state
-    following = state.next if state.next and state.next.phase == "Prepared" else None
+    following = state.next if state.next and state.next.phase == "prepared" else None
     source = following or state.on_air
     if source is not None:
         for _ in range(AHEAD - len(source.clips)):
