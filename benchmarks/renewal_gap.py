@@ -29,7 +29,6 @@ from trio_reactor.renewal.events import (
 )
 from trio_reactor.renewal.source import (
     AudioFrame,
-    Playable,
     Predecessor,
     SourceEvent,
     SourceOpener,
@@ -171,7 +170,7 @@ async def _wait_cut(source: WebSocketSource, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _feed(source: Playable, sinks: _Usual) -> None:
+async def _feed(source: WebSocketSource, sinks: _Usual) -> None:
     with contextlib.suppress(ReactorError):  # it was cut off
         while True:
             sinks.wants = trio.Event()
