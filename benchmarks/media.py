@@ -34,7 +34,6 @@ class _Media:
     """A media generation that loses nothing."""
 
     generation = 1
-    frame_rate = 24.0
 
     def losses(self) -> MediaLosses:
         return MediaLosses()
@@ -59,10 +58,6 @@ class _Source:
     async def attach(self, sink: EventSink, /) -> SourceState:
         await trio.lowlevel.checkpoint()
         sink.event(ClipStarted("clip", FRAMES))
-        return SourceState()
-
-    async def state(self) -> SourceState:
-        await trio.lowlevel.checkpoint()
         return SourceState()
 
     async def enqueue(

@@ -29,7 +29,6 @@ from trio_reactor.renewal.events import (
 )
 from trio_reactor.renewal.source import (
     AudioFrame,
-    Playable,
     Predecessor,
     SourceEvent,
     SourceOpener,
@@ -119,7 +118,7 @@ async def _listen(renewal: Renewal) -> None:
 
 async def _keep_ahead(renewal: Renewal) -> None:
     state = renewal.state
-    following = state.next if state.next and state.next.phase == "Prepared" else None
+    following = state.next if state.next and state.next.phase == "prepared" else None
     source = following or state.on_air
     if source is not None:
         for _ in range(AHEAD - len(source.clips)):
@@ -171,7 +170,7 @@ async def _wait_cut(source: WebSocketSource, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _feed(source: Playable, sinks: _Usual) -> None:
+async def _feed(source: WebSocketSource, sinks: _Usual) -> None:
     with contextlib.suppress(ReactorError):  # it was cut off
         while True:
             sinks.wants = trio.Event()

@@ -611,7 +611,7 @@ class World:
         while True:
             with contextlib.suppress(ReactorError):
                 state = renewal.state
-                following = state.next if state.next and state.next.phase == "Prepared" else None
+                following = state.next if state.next and state.next.phase == "prepared" else None
                 source = following or state.on_air
                 if source is not None and len(source.clips) < 2:
                     with trio.move_on_after(self.chance.choice((0.01, 5.0, 5.0))):

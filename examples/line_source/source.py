@@ -25,7 +25,6 @@ from trio_reactor.renewal.source import (
     MediaSink,
     OpenFailed,
     Predecessor,
-    Source,
     SourceEvent,
     SourceOpener,
     SourceState,
@@ -38,7 +37,7 @@ __all__ = ["LineSource", "line_source"]
 
 
 # --8<-- [start:opener]
-def line_source(host: str, port: int, *, close_timeout: float = 2.0) -> SourceOpener:
+def line_source(host: str, port: int, *, close_timeout: float = 2.0) -> SourceOpener[LineSource]:
     """What opens sessions of the service at this address.
 
     Args:
@@ -48,7 +47,7 @@ def line_source(host: str, port: int, *, close_timeout: float = 2.0) -> SourceOp
     """
 
     @asynccontextmanager
-    async def opened() -> AsyncGenerator[Source]:
+    async def opened() -> AsyncGenerator[LineSource]:
         try:
             stream = await trio.open_tcp_stream(host, port)
         except OSError as failure:
@@ -76,7 +75,7 @@ def line_source(host: str, port: int, *, close_timeout: float = 2.0) -> SourceOp
                         await source.close()
                     nursery.cancel_scope.cancel()
 
-    def open_source(_: Predecessor, /) -> AbstractAsyncContextManager[Source]:
+    def open_source(_: Predecessor, /) -> AbstractAsyncContextManager[LineSource]:
         return opened()
 
     return open_source
@@ -88,8 +87,6 @@ def line_source(host: str, port: int, *, close_timeout: float = 2.0) -> SourceOp
 # --8<-- [start:media]
 class LineMedia:
     """One media generation; implements `Media`."""
-
-    frame_rate: float | None = 50.0
 
     def __init__(self, generation: int, sink: MediaSink) -> None:
         self.generation = generation
@@ -174,10 +171,6 @@ class LineSource:
             self._events = sink
 
         return _state(await self._client.ask("state", then=listen))
-
-    async def state(self) -> SourceState:
-        """The state."""
-        return _state(await self._client.ask("state"))
 
     async def enqueue(
         self, request: ClipRequest, /, *, position: int | None = None, commit: Commit

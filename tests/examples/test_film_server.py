@@ -124,8 +124,7 @@ async def test_the_real_film_is_played_in_real_time_and_cut_off_when_its_time_is
             assert source.lifetime == pytest.approx(2.5, abs=0.3)
             watcher = Watcher()
             await source.attach(watcher)
-            media = await source.open_media(watcher)
-            assert media.frame_rate == 25.0
+            await source.open_media(watcher)
             clip = await source.enqueue(scene(100, 25), commit=uncommitted)
             await source.set_autoplay(True)
             await watcher.until(ClipEnded)

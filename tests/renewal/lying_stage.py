@@ -35,8 +35,6 @@ def picture(clip: str | None = None, **changes: Any) -> VideoFrame:
 class Reel:
     """A media generation without frames of its own."""
 
-    frame_rate: float | None = 25.0
-
     def __init__(self, generation: Any) -> None:
         self.generation = generation
         self.closes = 0
@@ -62,10 +60,6 @@ class Actor(Token):
 
     async def attach(self, sink: EventSink, /) -> SourceState:
         self.events.append(sink)
-        await trio.lowlevel.checkpoint()
-        return self.told  # type: ignore[no-any-return]
-
-    async def state(self) -> SourceState:
         await trio.lowlevel.checkpoint()
         return self.told  # type: ignore[no-any-return]
 

@@ -116,5 +116,5 @@ def test_a_name_that_is_none_is_refused(name: Any) -> None:
         capture(ClipRequest({}, name))
     with pytest.raises(ValueError, match="sequence: a name is"):
         SequenceMember(name)
-    with pytest.raises(ValueError, match="member: a name is"):
+    with pytest.raises(ValueError, match="name: a name is"):
         SequenceMember("titles", name)

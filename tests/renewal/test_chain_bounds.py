@@ -37,8 +37,7 @@ async def test_a_state_with_too_many_clips_is_no_recovery(
         attach = type(stage.provider.newest).attach
 
         async def many(self, sink, /):  # type: ignore[no-untyped-def]
-            await attach(self, sink)
-            state = await self.state()
+            state = await attach(self, sink)
             return type(state)(tuple(Clip(str(number), "queued") for number in range(3)))
 
         with monkeypatch.context() as patched:

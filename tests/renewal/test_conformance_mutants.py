@@ -66,9 +66,6 @@ class Good:
     async def attach(self, sink: EventSink, /) -> SourceState:
         return await self.inner.attach(sink)
 
-    async def state(self) -> SourceState:
-        return await self.inner.state()
-
     async def enqueue(
         self, request: ClipRequest, /, *, position: int | None = None, commit: Commit
     ) -> str:
@@ -399,7 +396,7 @@ class Secretive(Good):
 
 class Gapped(Good):
     async def attach(self, sink: EventSink, /) -> SourceState:
-        state = await self.inner.state()
+        state = await self.inner.attach(Ear())
         await trio.sleep(0.6)
         await self.inner.attach(sink)
         return state
@@ -490,9 +487,9 @@ class Careless(Good):
 
 
 class Hanging(Good):
-    async def state(self) -> SourceState:
+    async def pause_and_stop(self) -> None:
         await self.rig.dawdle()
-        return await self.inner.state()
+        await self.inner.pause_and_stop()
 
 
 class Doubling(Good):
@@ -515,7 +512,6 @@ class Reel:
 
     def __init__(self, inner: Media) -> None:
         self.inner = inner
-        self.frame_rate = inner.frame_rate
 
     @property
     def generation(self) -> int:

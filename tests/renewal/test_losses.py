@@ -17,7 +17,6 @@ class Generation:
         self.asked = 0
 
     generation = 1
-    frame_rate = None
 
     def losses(self) -> MediaLosses:
         self.asked += 1

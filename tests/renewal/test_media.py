@@ -327,7 +327,6 @@ async def test_pressure_is_exact_and_stays_readable_after_the_end() -> None:
 async def test_pressure_fails_rather_than_report_zero_where_losses_are_unknown() -> None:
     class Silent:
         generation = 1
-        frame_rate = None
 
         def losses(self) -> MediaLosses:
             raise OSError("it cannot be told")

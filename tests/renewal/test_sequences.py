@@ -22,6 +22,7 @@ from trio_reactor.renewal.engine.sequences import (
     OCCURRENCES,
     PHASES,
     Acknowledged,
+    Ended,
     Indeterminate,
     MemberAccepted,
     MemberFate,
@@ -29,11 +30,10 @@ from trio_reactor.renewal.engine.sequences import (
     MemberPending,
     MemberRejected,
     Open,
-    Phase,
-    Retired,
     Sealed,
     Sealing,
     SequenceBook,
+    SequencePhase,
     advance,
     is_over,
 )
@@ -44,19 +44,19 @@ UNKNOWN = MemberIndeterminate("nobody knows")
 
 # ------------------------------------------------------------------------------ the life of one
 
-TABLE: dict[tuple[type[Phase], str, bool], type[Phase]] = {
+TABLE: dict[tuple[type[SequencePhase], str, bool], type[SequencePhase]] = {
     (Open, "seal", True): Sealing,
     (Open, "seal", False): Sealed,
     (Open, "doubted", True): Indeterminate,
     (Open, "doubted", False): Indeterminate,
     (Open, "retired", True): Indeterminate,
-    (Open, "retired", False): Retired,
+    (Open, "retired", False): Ended,
     (Sealing, "seal", False): Sealed,
     (Sealing, "settled", False): Sealed,
     (Sealing, "doubted", True): Indeterminate,
     (Sealing, "doubted", False): Indeterminate,
     (Sealing, "retired", True): Indeterminate,
-    (Sealing, "retired", False): Retired,
+    (Sealing, "retired", False): Ended,
     (Indeterminate, "acknowledged", False): Acknowledged,
 }
 
@@ -64,7 +64,7 @@ TABLE: dict[tuple[type[Phase], str, bool], type[Phase]] = {
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("phase", PHASES, ids=lambda phase: type(phase).__name__)
 def test_what_can_happen_to_a_sequence_is_this_table_and_nothing_else(
-    phase: Phase, pending: bool
+    phase: SequencePhase, pending: bool
 ) -> None:
     for occurrence in OCCURRENCES:
         after = advance(phase, occurrence, pending=int(pending))
@@ -73,14 +73,14 @@ def test_what_can_happen_to_a_sequence_is_this_table_and_nothing_else(
 
 def test_what_is_over_stays_so_and_never_changes_its_kind() -> None:
     over = [phase for phase in PHASES if is_over(phase)]
-    assert [type(phase) for phase in over] == [Sealed, Retired, Acknowledged]
+    assert [type(phase) for phase in over] == [Sealed, Ended, Acknowledged]
     for phase, occurrence, pending in itertools.product(over, OCCURRENCES, (0, 1)):
         assert advance(phase, occurrence, pending=pending) is phase
 
 
 def test_every_trace_that_ends_a_doubted_sequence_passes_an_acknowledgement() -> None:
     for trace in itertools.product(itertools.product(OCCURRENCES, (0, 1)), repeat=4):
-        phase: Phase = Open()
+        phase: SequencePhase = Open()
         doubted = acknowledged = False
         for occurrence, pending in trace:
             before, phase = phase, advance(phase, occurrence, pending=pending)
@@ -168,7 +168,7 @@ def test_the_end_of_its_source_makes_what_is_pending_indeterminate() -> None:
     half = book.get("half")
     assert half is not None
     assert half.members == {"a": TAKEN, "b": MemberIndeterminate("it ended")}
-    assert [book.phase(name) for name in book] == [Indeterminate(), Retired(), Sealed(), Open()]
+    assert [book.phase(name) for name in book] == [Indeterminate(), Ended(), Sealed(), Open()]
     assert not book.holds(1)
     assert book.holds(2)
     assert not book.settle("half", "b", TAKEN)
@@ -269,7 +269,7 @@ class _Told:
         if self.seal and "pending" not in self.said:
             return "Sealed"
         if self.gone:
-            return "Retired"
+            return "Ended"
         return "Sealing" if self.seal else "Open"
 
 
@@ -284,7 +284,7 @@ class Books(RuleBasedStateMachine):
 
     def _note(self) -> None:
         for name, told in self.told.items():
-            if told.phase in ("Sealed", "Retired", "Acknowledged") and name not in self.over:
+            if told.phase in ("Sealed", "Ended", "Acknowledged") and name not in self.over:
                 self.over.append(name)
 
     @rule(name=NAMES, member=MEMBERS, owner=OWNERS)

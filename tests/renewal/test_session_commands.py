@@ -370,7 +370,7 @@ async def test_the_state_and_every_later_event_come_without_a_gap(
         with renewal.observe(Prepared, HandedOver) as (state, changes):
             assert state.status == "ready"
             assert state.on_air is not None
-            assert (state.on_air.phase, state.next, state.opened) == ("OnAir", None, 1)
+            assert (state.on_air.phase, state.next, state.opened) == ("on-air", None, 1)
             return [type((await changes.receive()).event).__name__]
 
     async with stage.open() as renewal:

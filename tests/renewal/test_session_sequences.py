@@ -101,7 +101,7 @@ async def test_an_open_sequence_at_the_end_of_a_life_ends_with_its_source(
         story = stage.story
         assert story.index("Replaced") < story.index("SequenceRetired")
         assert story.index("SequenceRetired") < story.index("SourceClosed")
-        assert phase(renewal, "titles") == "Retired"
+        assert phase(renewal, "titles") == "Ended"
         with pytest.raises(SessionRetired):
             await renewal.enqueue(scene(1), sequence=of("titles"))
         renewal.sequences.release("titles")
@@ -225,7 +225,7 @@ async def test_what_does_not_leave_is_no_member(autojump_clock: object) -> None:
         with pytest.raises(SequenceOver):
             await renewal.enqueue(scene(1), sequence=of("titles"))
         await renewal.enqueue(scene(1), sequence=of("credits"))  # what is over makes room
-        assert [each.id for each in renewal.sequences.snapshots()] == ["credits"]
+        assert [each.name for each in renewal.sequences.snapshots()] == ["credits"]
 
 
 async def test_a_member_that_is_refused_here_does_not_settle_its_namesake(
@@ -278,7 +278,7 @@ async def test_sequences_can_be_seen_to_after_close(autojump_clock: object) -> N
         await wait_all_tasks_blocked()
         await renewal.close()
     assert [type(each.phase).__name__ for each in renewal.sequences.snapshots()] == [
-        "Retired",
+        "Ended",
         "Indeterminate",
     ]
     await renewal.sequences.seal("settled")

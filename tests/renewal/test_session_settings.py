@@ -116,7 +116,7 @@ async def test_a_canvas_that_is_set_while_the_next_source_is_set_up_reaches_it_i
         await until(lambda: renewal.state.next is not None)
         await trio.sleep(1)
         assert renewal.state.next is not None
-        assert renewal.state.next.phase == "Opening"
+        assert renewal.state.next.phase == "opening"
         await renewal.set_canvas(320, 240)
         await until(lambda: bool(stage.said(Prepared)))
         assert stage.provider.newest.canvas == (320, 240)

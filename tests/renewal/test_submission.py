@@ -27,15 +27,15 @@ from trio_reactor.renewal import (
     SessionRetired,
     Submission,
 )
-from trio_reactor.renewal.engine.submission import Completed, Prepared, Submitting
+from trio_reactor.renewal.engine.submission import Completed, Submitting, Unsent
 from trio_reactor.renewal.events import (
     HandedOver,
     OnAir,
+    Prepared,
     Recovered,
     Replaced,
     SourceClosed,
 )
-from trio_reactor.renewal.events import Prepared as NextPrepared
 
 
 async def test_to_prepare_leaves_no_trace(autojump_clock: object) -> None:
@@ -44,14 +44,14 @@ async def test_to_prepare_leaves_no_trace(autojump_clock: object) -> None:
         before = stage.story
         submission = renewal.prepare(scene(), sequence=SequenceMember("titles"))
         await trio.sleep(1)
-        assert submission.state == Prepared()
+        assert submission.state == Unsent()
         assert stage.provider.dispatched == 0
         assert stage.story == before
         assert renewal.sequences.snapshots() == ()
         assert renewal._owner.statistics().workers == 1  # the chain's own
     with pytest.raises(Closed):
         await submission.submit()
-    assert submission.state == Prepared()
+    assert submission.state == Unsent()
 
 
 async def test_a_request_is_taken_down_as_it_was_when_it_was_prepared(
@@ -146,7 +146,7 @@ async def test_while_its_source_recovers_nothing_is_sent_and_it_can_be_submitted
         with pytest.raises(SessionRecovering) as caught:
             await submission.submit()
         assert (caught.value.outcome, caught.value.retryable) == ("not-submitted", True)
-        assert submission.state == Prepared()
+        assert submission.state == Unsent()
         await until(lambda: bool(stage.said(Recovered)))
         assert (await submission.submit()).source.incarnation == 1
         assert stage.provider.dispatched == 1
@@ -159,8 +159,8 @@ async def test_it_keeps_to_the_source_that_it_chose(autojump_clock: object) -> N
         submission = renewal.prepare(scene(), sequence=SequenceMember("titles"))
         with trio.move_on_after(1):
             await submission.submit()
-        assert submission.state == Prepared()
-        await until(lambda: bool(stage.said(NextPrepared)))
+        assert submission.state == Unsent()
+        await until(lambda: bool(stage.said(Prepared)))
         for _ in range(2):
             with pytest.raises(RouteChanged):
                 await submission.submit()
@@ -170,7 +170,7 @@ async def test_it_keeps_to_the_source_that_it_chose(autojump_clock: object) -> N
         with pytest.raises(SessionRetired) as caught:
             await submission.submit()
         assert caught.value.outcome == "not-submitted"
-        assert submission.state == Prepared()
+        assert submission.state == Unsent()
         assert desk.sent == 0
 
 
@@ -191,11 +191,11 @@ async def test_a_route_that_changed_before_the_request_left_sends_nothing(
 
         nursery.start_soon(submit)
         nursery.start_soon(submit)
-        await until(lambda: bool(stage.said(NextPrepared)))
+        await until(lambda: bool(stage.said(Prepared)))
         desk.may_leave.set()
         await wait_all_tasks_blocked()
         assert [type(failure) for failure in failures] == [RouteChanged, RouteChanged]
-        assert submission.state == Prepared()
+        assert submission.state == Unsent()
         assert (desk.sent, renewal.sequences.snapshots()) == (0, ())
 
 
@@ -246,7 +246,7 @@ async def test_no_more_commands_are_pending_than_may_be(autojump_clock: object) 
             with pytest.raises(QueueFull) as caught:
                 await command()
             assert (caught.value.outcome, caught.value.retryable) == ("not-submitted", True)
-        assert submission.state == Prepared()
+        assert submission.state == Unsent()
         desk.answered.set()
         await wait_all_tasks_blocked()
         await submission.submit()
@@ -266,7 +266,7 @@ async def test_cancelled_before_it_left_it_is_prepared_again(autojump_clock: obj
         with trio.move_on_after(1) as scope:
             await submission.submit()
         assert scope.cancelled_caught
-        assert submission.state == Prepared()
+        assert submission.state == Unsent()
         assert not renewal._chain.on_air.pending  # type: ignore[union-attr]
         assert renewal.sequences.snapshots() == ()
         desk.may_leave.set()
@@ -525,7 +525,7 @@ async def test_a_source_that_has_left_is_kept_by_nothing_that_was_sent_to_it(
             for submission in submissions:
                 nursery.start_soon(submission.submit)
         slot = weakref.ref(renewal._chain.on_air)  # type: ignore[arg-type]
-        await until(lambda: bool(stage.said(NextPrepared)))
+        await until(lambda: bool(stage.said(Prepared)))
         await renewal.enqueue(scene(1))
         await until(lambda: bool(stage.said(SourceClosed)))
         await renewal.enqueue(scene(1))

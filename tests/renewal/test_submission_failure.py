@@ -11,9 +11,9 @@ from trio_reactor.renewal.engine.failure import KINDS, Failure
 from trio_reactor.renewal.engine.submission import (
     Accepted,
     Completed,
-    Prepared,
     SubmissionState,
     Submitting,
+    Unsent,
 )
 from trio_reactor.renewal.events import SourceRef
 
@@ -63,7 +63,7 @@ def test_a_record_that_does_not_tell_its_outcome_leaves_it_unknown() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        Prepared(),
+        Unsent(),
         Submitting(SourceRef(1, "a")),
         Completed(Accepted(SourceRef(1, "a"), "clip")),
         Completed(Failure.of(Refused("no", outcome="replied"))),

@@ -21,7 +21,7 @@ from trio_reactor.renewal.engine.sequences import (
     MemberAccepted,
     MemberIndeterminate,
 )
-from trio_reactor.renewal.engine.submission import Completed, Prepared
+from trio_reactor.renewal.engine.submission import Completed, Unsent
 from trio_reactor.renewal.events import SequenceRetired, SequenceSealed, SourceClosed
 from trio_reactor.testing import Order, orders
 
@@ -90,7 +90,7 @@ class Play:
         else:
             refused = self.heard[-1]
             assert isinstance(refused, Failure)
-            assert (refused.kind, after) == ("Closed", Prepared()), order
+            assert (refused.kind, after) == ("Closed", Unsent()), order
 
     async def _call(self, patience: trio.CancelScope) -> None:
         with patience:
@@ -117,7 +117,7 @@ class Play:
         assert not self.slot.pending, order
         sealed, retired = self.stage.said(SequenceSealed), self.stage.said(SequenceRetired)
         if not self.desk.sent:
-            assert self.submission.state == Prepared(), order
+            assert self.submission.state == Unsent(), order
             assert self.sequence is None, order
             assert all(not isinstance(heard, Accepted) for heard in self.heard), order
             assert not sealed
@@ -144,7 +144,7 @@ class Play:
         if not taken:
             assert phase == "Indeterminate", order
         else:
-            assert phase == ("Sealed" if self.member.final else "Retired"), order
+            assert phase == ("Sealed" if self.member.final else "Ended"), order
         assert len(sealed) == (phase == "Sealed"), order
         assert [(said.accepted, said.indeterminate) for said in retired] == (
             [] if phase == "Sealed" else [(int(taken), int(not taken))]

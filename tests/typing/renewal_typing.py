@@ -25,6 +25,9 @@ from trio_reactor.renewal import (
     open_renewal,
 )
 from trio_reactor.renewal.events import HandedOver, OnAir, SourceRef
+from trio_reactor.renewal.simulation import SimulatedProvider, SimulatedSource
+from trio_reactor.renewal.websocket import WebSocketSource, websocket_source
+from trio_reactor.world import World
 
 
 async def session(opener: SourceOpener) -> None:
@@ -85,6 +88,15 @@ async def kinds(any_kind: SourceOpener, own: SourceOpener[Line]) -> None:
     async with open_renewal(line) as given:
         assert_type(given, Renewal[Line])
     await kinds(line, line)
+
+
+async def shipped(world: World) -> None:
+    async with open_renewal(websocket_source("ws://localhost")) as remote:
+        assert_type(remote, Renewal[WebSocketSource])
+        async with remote.borrow() as source:
+            assert_type(source, WebSocketSource)
+    async with open_renewal(SimulatedProvider(world)) as simulated:
+        assert_type(simulated, Renewal[SimulatedSource])
 
 
 def bare(renewal: Renewal, own: Renewal[Line]) -> Renewal:

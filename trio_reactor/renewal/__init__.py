@@ -7,11 +7,45 @@ allocated for the process after this one; `evidence` and `summary` say what beca
 `events` all that happened.
 """
 
-from .allocation import AllocationRecord, Allocations, JournalError, open_journal
+from .allocation import (
+    AllocationJournal,
+    AllocationRecord,
+    Allocations,
+    JournalBusy,
+    JournalError,
+    JournalFailed,
+    JournalUnusable,
+    open_journal,
+)
 from .borrowing import Borrow
+from .chain.replay import Context
+from .engine.failure import Failure
 from .engine.register import Sequences
-from .engine.sequences import SequenceState
-from .engine.submission import Accepted, SequenceMember, Submission
+from .engine.sequences import (
+    Acknowledged,
+    Ended,
+    Indeterminate,
+    MemberAccepted,
+    MemberFate,
+    MemberIndeterminate,
+    MemberPending,
+    MemberRejected,
+    MemberState,
+    Open,
+    Sealed,
+    Sealing,
+    SequencePhase,
+    SequenceState,
+)
+from .engine.submission import (
+    Accepted,
+    Completed,
+    SequenceMember,
+    Submission,
+    SubmissionState,
+    Submitting,
+    Unsent,
+)
 from .errors import (
     ClipNotQueued,
     ClipUnknown,
@@ -31,58 +65,103 @@ from .errors import (
     SessionRetired,
     SourcesExhausted,
 )
+from .events import SourceRef
 from .evidence import Cleanup
-from .media.output import LossesUnknown, MediaReceiver, Pressure
+from .jsonvalue import Json
+from .media.output import LossesUnknown, MediaReceiver, Pressure, QueueStatistics
 from .opening import open_renewal
 from .options import RenewalOptions
 from .session import Renewal
-from .source import AudioFrame, ClipRequest, Predecessor, Source, SourceOpener, VideoFrame
-from .state import RenewalState, SourceStatus
-from .statistics import RenewalStatistics
-from .summary import RenewalReport
+from .source import (
+    AudioFrame,
+    Clip,
+    ClipPhase,
+    ClipRequest,
+    Predecessor,
+    Source,
+    SourceOpener,
+    VideoFrame,
+)
+from .state import RenewalState, SessionStatus, SourcePhase, SourceStatus
+from .statistics import BorrowStatistics, InputStatistics, RenewalStatistics
+from .summary import OmittedCleanups, RenewalReport, SourceCleanup
 
 __all__ = [
     "Accepted",
+    "Acknowledged",
+    "AllocationJournal",
     "AllocationRecord",
     "Allocations",
     "AudioFrame",
     "Borrow",
+    "BorrowStatistics",
     "Cleanup",
+    "Clip",
     "ClipNotQueued",
+    "ClipPhase",
     "ClipRequest",
     "ClipUnknown",
+    "Completed",
+    "Context",
     "ContextBroken",
     "ContractBroken",
+    "Ended",
+    "Failure",
+    "Indeterminate",
     "InputOverflow",
+    "InputStatistics",
+    "JournalBusy",
     "JournalError",
+    "JournalFailed",
+    "JournalUnusable",
+    "Json",
     "LossesUnknown",
     "MediaReceiver",
+    "MemberAccepted",
+    "MemberFate",
+    "MemberIndeterminate",
     "MemberKnown",
+    "MemberPending",
+    "MemberRejected",
+    "MemberState",
     "NotRenewing",
+    "OmittedCleanups",
+    "Open",
     "OpenFailed",
     "OwnerConflict",
     "Predecessor",
     "Pressure",
     "QueueFull",
+    "QueueStatistics",
     "Renewal",
     "RenewalOptions",
     "RenewalReport",
     "RenewalState",
     "RenewalStatistics",
     "RouteChanged",
+    "Sealed",
+    "Sealing",
     "SequenceMember",
     "SequenceOver",
+    "SequencePhase",
     "SequenceState",
     "SequenceUnknown",
     "SequenceUnresolved",
     "Sequences",
     "SessionRecovering",
     "SessionRetired",
+    "SessionStatus",
     "Source",
+    "SourceCleanup",
     "SourceOpener",
+    "SourcePhase",
+    "SourceRef",
     "SourceStatus",
     "SourcesExhausted",
     "Submission",
+    "SubmissionState",
+    "Submitting",
+    "Unsent",
     "VideoFrame",
     "open_journal",
     "open_renewal",

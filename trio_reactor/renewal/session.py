@@ -38,7 +38,7 @@ from .statistics import BorrowStatistics, InputStatistics, RenewalStatistics
 from .summary import RenewalReport
 from .upstream import Bytes, Upstream
 
-__all__ = ["Accepted", "Renewal"]
+__all__ = ["Renewal"]
 
 S = TypeVar("S")
 T = TypeVar("T")

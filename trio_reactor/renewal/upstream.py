@@ -205,13 +205,11 @@ class Upstream:
             self._chain.announce.input_lost(slot, pieces, size, why)
 
 
-def _captured(data: object) -> bytes:
+def _captured(data: Bytes) -> bytes:
     """A piece as it is now, whatever becomes of the buffer that it was given in."""
-    if type(data) is bytes:
-        return data
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(cast("Bytes", data))
-    raise TypeError(f"a piece of input is bytes, not a {type(data).__name__}")
+    if not isinstance(cast("object", data), bytes | bytearray | memoryview):
+        raise TypeError(f"a piece of input is bytes, not a {type(data).__name__}")
+    return bytes(data)
 
 
 @final

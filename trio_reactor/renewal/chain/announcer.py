@@ -200,7 +200,7 @@ class Announcer:
             events.SequenceSealed(
                 source=slot.ref,
                 age=slot.age,
-                sequence=sequence.id,
+                sequence=sequence.name,
                 accepted=sequence.count(MemberAccepted),
                 rejected=sequence.count(MemberRejected),
             )
@@ -212,7 +212,7 @@ class Announcer:
             events.SequenceRetired(
                 source=slot.ref,
                 age=slot.age,
-                sequence=sequence.id,
+                sequence=sequence.name,
                 accepted=sequence.count(MemberAccepted),
                 rejected=sequence.count(MemberRejected),
                 indeterminate=sequence.count(MemberIndeterminate),

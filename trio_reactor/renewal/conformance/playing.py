@@ -16,6 +16,7 @@ from trio_reactor.renewal.source import (
     ClipStarted,
     ClipUpdated,
     Playable,
+    SourceState,
 )
 from trio_reactor.testing.cancellation import cancel_at
 
@@ -121,17 +122,15 @@ async def _no_gap(trial: Trial) -> None:
 
 async def _agrees(trial: Trial, source: Playable, ears: Ears, attached: tuple[Clip, ...]) -> None:
     """Wait until every clip is ready, and whoever attached knows what there is."""
-    known: dict[str, str] = {}
-    there: dict[str, str] = {}
     with trio.move_on_after(trial.rig.patience):
-        while True:
-            state = await source.state()
-            there = {clip.id: cast("str", clip.phase) for clip in state.clips}
-            # What is ready and is not played does not change any more.
-            known = follow(type(state)(attached), ears.told)
-            if there and known == there and set(there.values()) == {"ready"}:
-                return
-            await trial.quiet()
+        while set((known := follow(SourceState(attached), ears.told)).values()) != {"ready"}:
+            await ears.changed.wait()
+    # What is ready and is not played does not change any more.
+    await trial.quiet()
+    known = follow(SourceState(attached), ears.told)
+    there = {clip.id: cast("str", clip.phase) for clip in (await trial.state(source)).clips}
+    if there and known == there and set(there.values()) == {"ready"}:
+        return
     trial.fail(f"has {there}, and told whoever attached of {known}")
 
 
@@ -266,7 +265,7 @@ async def _autoplay(trial: Trial) -> None:
     async with trial.playing() as source:
         for enabled in (True, False, True):
             await source.set_autoplay(enabled)
-            said = (await source.state()).autoplay
+            said = (await trial.state(source)).autoplay
             trial.require(said is enabled, f"says {said} after autoplay was set to {enabled}")
 
 
@@ -331,7 +330,6 @@ async def _silent(trial: Trial) -> None:
             ears = Ears()
             calls = {
                 "attach": lambda: source.attach(ears.events),
-                "state": source.state,
                 "enqueue": lambda: trial.enqueue(source),
                 "move": lambda: source.move(clip, 0),
                 "set_autoplay": lambda: source.set_autoplay(True),

@@ -16,6 +16,7 @@ from trio_reactor.renewal.source import (
     Predecessor,
     Reconnectable,
     Source,
+    SourceState,
 )
 
 from .ears import Ears
@@ -133,9 +134,13 @@ class Trial:
         """Queue a clip."""
         return await source.enqueue(self.rig.request(length), position=position, commit=commit)
 
-    async def clips(self, source: Playable) -> list[str]:
-        """The identities of its clips, in playing order."""
-        return [clip.id for clip in (await source.state()).clips]
+    async def state(self, source: Playable, ears: Ears | None = None) -> SourceState:
+        """Its state, which it gives with its events from then on: to these ears, or to none."""
+        return await source.attach((ears or Ears()).events)
+
+    async def clips(self, source: Playable, ears: Ears | None = None) -> list[str]:
+        """The identities of its clips, in playing order; its events go where `state` says."""
+        return [clip.id for clip in (await self.state(source, ears)).clips]
 
     async def close(self, source: Source) -> None:
         """Close it, within patience."""

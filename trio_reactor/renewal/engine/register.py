@@ -11,10 +11,10 @@ from trio_reactor.renewal.options import RenewalOptions
 from .sequences import (
     MemberFate,
     Open,
-    Phase,
     Sealed,
     Sealing,
     SequenceBook,
+    SequencePhase,
     SequenceState,
 )
 
@@ -138,7 +138,7 @@ class Sequences:
             self._wake(name)
         return tuple(map(self._state, ended))
 
-    def _told(self, name: str, before: Phase | None, after: Phase | None) -> None:
+    def _told(self, name: str, before: SequencePhase | None, after: SequencePhase | None) -> None:
         if before == after:
             return
         if isinstance(after, Sealed):

@@ -10,7 +10,7 @@ a sequence is:
     It takes no more, and is sealed once the last pending member is settled.
 `Sealed`
     It is over in order: nothing of it is unresolved.
-`Retired`
+`Ended`
     Its source is gone.  It was not sealed, but every member was settled before.
 `Indeterminate`
     The fate of a member is not known.  Somebody has to look at it and acknowledge that.
@@ -48,6 +48,7 @@ __all__ = [
     "OCCURRENCES",
     "PHASES",
     "Acknowledged",
+    "Ended",
     "Indeterminate",
     "MemberAccepted",
     "MemberFate",
@@ -57,11 +58,10 @@ __all__ = [
     "MemberState",
     "Occurrence",
     "Open",
-    "Phase",
-    "Retired",
     "Sealed",
     "Sealing",
     "SequenceBook",
+    "SequencePhase",
     "SequenceState",
     "advance",
     "is_over",
@@ -120,7 +120,7 @@ class Sealed(msgspec.Struct, frozen=True, tag=True):
     """It is over, and every member was accepted or rejected."""
 
 
-class Retired(msgspec.Struct, frozen=True, tag=True):
+class Ended(msgspec.Struct, frozen=True, tag=True):
     """Its source is gone; every member was accepted or rejected before."""
 
 
@@ -132,13 +132,13 @@ class Acknowledged(msgspec.Struct, frozen=True, tag=True):
     """The fate of a member is not known, and somebody has acknowledged that."""
 
 
-Phase: TypeAlias = Open | Sealing | Sealed | Retired | Indeterminate | Acknowledged
+SequencePhase: TypeAlias = Open | Sealing | Sealed | Ended | Indeterminate | Acknowledged
 
-PHASES: Final[tuple[Phase, ...]] = (
+PHASES: Final[tuple[SequencePhase, ...]] = (
     Open(),
     Sealing(),
     Sealed(),
-    Retired(),
+    Ended(),
     Indeterminate(),
     Acknowledged(),
 )
@@ -155,7 +155,7 @@ member's fate is not known.  `retired`: its source is gone, and what was pending
 OCCURRENCES: Final[tuple[Occurrence, ...]] = get_args(Occurrence)
 
 
-def advance(phase: Phase, occurrence: Occurrence, *, pending: int) -> Phase:
+def advance(phase: SequencePhase, occurrence: Occurrence, *, pending: int) -> SequencePhase:
     """The phase after an occurrence; the same object if it changes nothing there.
 
     Args:
@@ -173,7 +173,7 @@ def advance(phase: Phase, occurrence: Occurrence, *, pending: int) -> Phase:
                 case "doubted":
                     return Indeterminate()
                 case "retired":
-                    return Indeterminate() if pending else Retired()
+                    return Indeterminate() if pending else Ended()
                 case "acknowledged":
                     return phase
                 case _:
@@ -181,16 +181,16 @@ def advance(phase: Phase, occurrence: Occurrence, *, pending: int) -> Phase:
         case Indeterminate():
             done = occurrence == "acknowledged" and not pending
             return Acknowledged() if done else phase
-        case Sealed() | Retired() | Acknowledged():
+        case Sealed() | Ended() | Acknowledged():
             return phase
         case _:
             assert_never(phase)
 
 
-def is_over(phase: Phase) -> bool:
+def is_over(phase: SequencePhase) -> bool:
     """Whether nothing of it is unresolved: it can be released."""
     match phase:
-        case Sealed() | Retired() | Acknowledged():
+        case Sealed() | Ended() | Acknowledged():
             return True
         case Open() | Sealing() | Indeterminate():
             return False
@@ -201,10 +201,10 @@ def is_over(phase: Phase) -> bool:
 class SequenceState(msgspec.Struct, frozen=True):
     """A sequence as it stands."""
 
-    id: str
+    name: str
     owner: int
     """The number of its source in the chain."""
-    phase: Phase
+    phase: SequencePhase
     members: dict[str, MemberState]
     """Its members in the order in which they were sent, by their names."""
 
@@ -234,7 +234,7 @@ class _Sequence:
 
     def __init__(self, owner: int) -> None:
         self.owner = owner
-        self.phase: Phase = Open()
+        self.phase: SequencePhase = Open()
         self.members: dict[str, MemberState] = {}
         self.pending = 0
 
@@ -274,7 +274,7 @@ class SequenceBook:
         known = self._sequences.get(name)
         return None if known is None else known.owner
 
-    def phase(self, name: str) -> Phase | None:
+    def phase(self, name: str) -> SequencePhase | None:
         """How far a sequence is; `None` if there is none of this name."""
         known = self._sequences.get(name)
         return None if known is None else known.phase
@@ -353,7 +353,7 @@ class SequenceBook:
             self._advance(name, known, "seal" if final else "settled")
         return True
 
-    def seal(self, name: str) -> Phase:
+    def seal(self, name: str) -> SequencePhase:
         """Take no more members; returns how far it is then.
 
         Raises:

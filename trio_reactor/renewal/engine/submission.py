@@ -23,12 +23,12 @@ __all__ = [
     "Accepted",
     "Completed",
     "Order",
-    "Prepared",
     "SequenceMember",
     "Submission",
     "SubmissionState",
     "Submitter",
     "Submitting",
+    "Unsent",
 ]
 
 
@@ -46,17 +46,17 @@ class SequenceMember(msgspec.Struct, frozen=True):
         ValueError: A name is empty or too long.
     """
 
-    id: str
+    sequence: str
     """The sequence's name."""
-    member: str | None = None
+    name: str | None = None
     """The request's name in it; one of its own, by number, if it is `None`."""
     final: bool = False
     """Whether it is the last: the sequence is sealed with it, also if it is rejected."""
 
     def __post_init__(self) -> None:
-        check_name("sequence", self.id)
-        if self.member is not None:
-            check_name("member", self.member)
+        check_name("sequence", self.sequence)
+        if self.name is not None:
+            check_name("name", self.name)
 
 
 @final
@@ -70,7 +70,7 @@ class Order(msgspec.Struct, frozen=True):
     """Its name in the sequence; empty without one."""
 
 
-class Prepared(msgspec.Struct, frozen=True, tag=True):
+class Unsent(msgspec.Struct, frozen=True, tag=True):
     """Nothing of it has left."""
 
 
@@ -87,7 +87,7 @@ class Completed(msgspec.Struct, frozen=True, tag=True):
     outcome: Accepted | Failure
 
 
-SubmissionState: TypeAlias = Prepared | Submitting | Completed
+SubmissionState: TypeAlias = Unsent | Submitting | Completed
 
 
 class Submitter(Protocol):
@@ -123,7 +123,7 @@ class Submission:
         if self._outcome is not None:
             return Completed(self._outcome)
         if self._flight is None or self._flight.withdrawn:
-            return Prepared()
+            return Unsent()
         return Submitting(self._flight.slot.ref)
 
     async def submit(self) -> Accepted:

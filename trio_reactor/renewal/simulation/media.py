@@ -58,13 +58,11 @@ class SimulatedMedia:
     def __init__(
         self,
         faults: Faults,
-        frame_rate: float,
         sink: MediaSink,
         generation: int,
         lost: MediaLosses,
     ) -> None:
         self._faults = faults
-        self._frame_rate = frame_rate
         self._generation = generation
         self._frames = lost.frames
         self._samples = lost.samples
@@ -75,11 +73,6 @@ class SimulatedMedia:
     def generation(self) -> int:
         """Its number."""
         return self._generation
-
-    @property
-    def frame_rate(self) -> float | None:
-        """Pictures a second."""
-        return self._frame_rate
 
     def losses(self) -> MediaLosses:
         """What was dropped so far, and what went into the void before it was opened."""

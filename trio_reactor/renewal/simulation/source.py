@@ -254,9 +254,7 @@ class SimulatedSource:
                 connection.media.sink = None
             self._generation += self.options.generation_step
             lost, self._unsent = self._unsent, MediaLosses()
-            connection.media = SimulatedMedia(
-                self.faults, self.options.frame_rate, sink, self._generation, lost
-            )
+            connection.media = SimulatedMedia(self.faults, sink, self._generation, lost)
             return connection.media
 
         return await self._ask(begin)

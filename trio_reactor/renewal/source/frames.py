@@ -86,11 +86,6 @@ class Media(Protocol):
         """Rises with every generation of its source."""
         ...
 
-    @property
-    def frame_rate(self) -> float | None:
-        """Pictures a second, if it is fixed."""
-        ...
-
     def losses(self) -> MediaLosses:
         """What was dropped so far; raises if that cannot be told."""
         ...

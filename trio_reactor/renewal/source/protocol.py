@@ -56,8 +56,17 @@ class Source(Protocol):
 S_co = TypeVar("S_co", bound=Source, covariant=True, default=Source)
 """The kind of source that an application has; a bare `SourceOpener` or `Renewal` is of any."""
 
-SourceOpener: TypeAlias = Callable[[Predecessor], AbstractAsyncContextManager[S_co]]
-"""Opens the next source.  Cancelling while it opens gives up what was allocated so far."""
+
+class SourceOpener(Protocol[S_co]):
+    """Opens the next source; a function is one, too."""
+
+    def __call__(self, predecessor: Predecessor, /) -> AbstractAsyncContextManager[S_co]:
+        """Open a source, which lives in the context manager.
+
+        Cancelling while it opens gives up what was allocated so far.
+        """
+        ...
+
 
 Commit: TypeAlias = Callable[[], None]
 """Called once, synchronously, right before a request leaves; if it raises, nothing is sent."""
@@ -72,10 +81,6 @@ class Playable(Source, Protocol):
 
         What happens after that state may be pushed before this returns.
         """
-        ...
-
-    async def state(self) -> SourceState:
-        """Ask the provider for the current state."""
         ...
 
     async def enqueue(

@@ -44,11 +44,6 @@ class Generation:
         """Rises with every generation of its source."""
         return self._opened.generation
 
-    @property
-    def frame_rate(self) -> float | None:
-        """Pictures a second."""
-        return self._opened.frame_rate
-
     def losses(self) -> MediaLosses:
         """What was dropped on the way to the sink, as far as it is known.
 

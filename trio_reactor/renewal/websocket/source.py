@@ -28,7 +28,6 @@ from trio_reactor.renewal.source import (
     MediaSink,
     OpenFailed,
     Predecessor,
-    Source,
     SourceOpener,
     SourceState,
 )
@@ -64,7 +63,7 @@ def websocket_source(
     token: str | None = None,
     ssl_context: ssl.SSLContext | None = None,
     options: WebSocketOptions | None = None,
-) -> SourceOpener:
+) -> SourceOpener[WebSocketSource]:
     """What opens sessions of a server, each one a source.
 
     Opening raises `OpenFailed`, which names the url and what happened, with everything released
@@ -93,7 +92,7 @@ def websocket_source(
     bounds = options or WebSocketOptions()
 
     @contextlib.asynccontextmanager
-    async def opened(key: str | None, *, existing: bool) -> AsyncGenerator[Source]:
+    async def opened(key: str | None, *, existing: bool) -> AsyncGenerator[WebSocketSource]:
         with one_failure():
             async with trio.open_nursery() as nursery:
                 session = Session(
@@ -113,7 +112,7 @@ def websocket_source(
                         await session.leave()
                     nursery.cancel_scope.cancel()
 
-    def open_source(predecessor: Predecessor, /) -> AbstractAsyncContextManager[Source]:
+    def open_source(predecessor: Predecessor, /) -> AbstractAsyncContextManager[WebSocketSource]:
         return opened(predecessor.key, existing=predecessor.adopt is not None)
 
     return open_source
