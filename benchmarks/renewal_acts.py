@@ -148,12 +148,12 @@ async def _release(world: World) -> None:
     requests.compare(sequences)
     for state in sequences.snapshots():
         with contextlib.suppress(SequenceUnresolved):
-            sequences.acknowledge(state.id)
+            sequences.acknowledge(state.name)
             requests.acknowledged(state)
-        before = sequences.get(state.id)
+        before = sequences.get(state.name)
         assert before is not None
         try:
-            sequences.release(state.id)
+            sequences.release(state.name)
         except SequenceUnresolved:
             assert isinstance(before.phase, Open | Sealing | Indeterminate), before
         else:

@@ -173,7 +173,7 @@ class Requests:
         for name, said in state.members.items():
             asked = self._asked[_number(name)]
             assert asked.sequence is not None
-            assert asked.sequence.id == state.id
+            assert asked.sequence.sequence == state.name
             homes.add(asked.sent_to)
             if isinstance(said, MemberPending):
                 assert asked.fate is None, f"{name} was settled and is pending"
@@ -182,7 +182,7 @@ class Requests:
             asked.fate = said
             if asked.outcome is not None:
                 assert _agrees(said, asked.outcome), f"{name}: {said}, and {asked.outcome}"
-        assert len(homes) <= 1, f"{state.id} is at {homes}"
+        assert len(homes) <= 1, f"{state.name} is at {homes}"
 
     # ---------------------------------------------------------------------------------- at the end
 
