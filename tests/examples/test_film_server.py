@@ -271,16 +271,3 @@ async def test_no_two_clips_of_a_server_have_one_name() -> None:
             async with opened(url) as source:
                 names += [await source.enqueue(scene(0, 1), commit=uncommitted) for _ in range(2)]
         assert len(set(names)) == 4
-
-
-def test_an_example_that_there_is_not_is_answered_with_those_there_are() -> None:
-    ran = subprocess.run(
-        ["make", "--silent", "--assume-old=.venv/.ready", "example", "NAME=nope"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "There is no example 'nope'. There are: broadcast film_server." in ran.stderr
-    assert "Traceback" not in ran.stderr
-    assert ran.returncode == 2

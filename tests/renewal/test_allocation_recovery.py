@@ -29,6 +29,7 @@ EVIDENCE = [
         cast("tuple[Termination, ...]", get_args(Termination)),
         cast("tuple[Connection, ...]", get_args(Connection)),
     )
+    if (allocation, termination) != ("none", "confirmed")  # which cannot be said
 ]
 
 

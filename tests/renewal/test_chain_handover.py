@@ -8,7 +8,8 @@ import pytest
 import trio
 from chain_stage import Stage, Token, scene, tokens, until
 
-from trio_reactor.renewal import OpenFailed, SessionRecovering, SourcesExhausted
+from trio_reactor.errors import Refused
+from trio_reactor.renewal import OpenFailed, SourcesExhausted
 from trio_reactor.renewal.events import (
     ClipLost,
     HandedOver,
@@ -341,7 +342,7 @@ async def test_what_plays_nothing_is_handed_over_as_soon_as_the_next_is_prepared
 ) -> None:
     stage = Stage()
     async with stage.open(tokens(Token("a"), Token("b"))) as renewal:
-        with pytest.raises(SessionRecovering):
+        with pytest.raises(Refused):
             await renewal.enqueue(scene())
         await trio.sleep(51)
         (said,) = stage.said(HandedOver)
