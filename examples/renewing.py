@@ -299,10 +299,10 @@ def main(
 ) -> None:
     """Keep one connection fresh on a server that drops each after two seconds, while many ask."""
     numbers: Numbers | None = None
-    if not as_json:
-        with printing():
-            typer.echo(f"{tasks} tasks ask for {seconds:g} s …")
     try:
+        if not as_json:
+            with printing():
+                typer.echo(f"{tasks} tasks ask for {seconds:g} s …")
         numbers = trio.run(run, seconds, tasks)
     except* KeyboardInterrupt:
         typer.echo("interrupted", err=True)

@@ -254,7 +254,7 @@ async def test_an_exclusive_source_is_resumed_from_after_it_has_left(
 async def test_an_exclusive_source_that_goes_away_sooner_gives_way_at_once_and_the_gap_is_measured(
     autojump_clock: object, nursery: trio.Nursery
 ) -> None:
-    stage = Stage(lifetime=None, exclusive=True, renewal={"lead": 10.0})
+    stage = Stage(lifetime=None, exclusive=True, renewal={"lead": 10.0, "stable_after": 10.0})
     async with stage.open() as renewal:
         nursery.start_soon(stage.watch, renewal)
         await renewal.enqueue(scene(25))

@@ -53,7 +53,7 @@ def test_under_no_seed_is_a_promise_broken(part: int) -> None:
         "input accepted",
         *(f"act: {act}" for act in ACTS),
     ):
-        assert summary.counts[what] >= 2, what
+        assert summary.counts[what] >= 1, what
 
 
 @pytest.mark.parametrize("part", range(2))

@@ -387,8 +387,8 @@ class Reviving(Good):
 class Secretive(Good):
     """Has only what waits in its state, so it seems idle while it plays its last clip."""
 
-    async def state(self) -> SourceState:
-        state = await self.inner.state()
+    async def attach(self, sink: EventSink, /) -> SourceState:
+        state = await self.inner.attach(sink)
         return SourceState(
             tuple(clip for clip in state.clips if clip.phase != "playing"), state.autoplay
         )

@@ -190,8 +190,8 @@ def _is_plain(event: ClipUpdated | ClipStarted | ClipEnded | ClipFailed) -> bool
 def _fault(value: msgspec.Struct, kind: type[msgspec.Struct]) -> str | None:
     """What is wrong with the fields of a record: there is no check when it is made."""
     try:
-        # By way of JSON, in which it may be told: so no text that cannot be encoded gets through.
-        if msgspec.json.decode(msgspec.json.encode(value), type=kind) == value:
+        if msgspec.convert(msgspec.to_builtins(value), kind) == value:
+            msgspec.json.encode(value)  # in which it may be told: text that is no Unicode cannot be
             return None
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as fault:
         told = str(fault)
