@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
-from trio_reactor.renewal.engine.sequences import (
+from trio_reactor.renewal.errors import SequenceUnresolved, SessionRecovering
+from trio_reactor.renewal.sequences.book import (
     Indeterminate,
     MemberPending,
     Open,
     Sealing,
 )
-from trio_reactor.renewal.errors import SequenceUnresolved, SessionRecovering
 
 if TYPE_CHECKING:
     from .renewal_world import World

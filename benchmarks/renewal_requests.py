@@ -18,14 +18,14 @@ from trio_reactor.renewal import (
     Submission,
 )
 from trio_reactor.renewal.engine.failure import Failure
-from trio_reactor.renewal.engine.sequences import (
+from trio_reactor.renewal.engine.submission import Completed, Submitting
+from trio_reactor.renewal.sequences.book import (
     MemberAccepted,
     MemberFate,
     MemberIndeterminate,
     MemberPending,
     MemberRejected,
 )
-from trio_reactor.renewal.engine.submission import Completed, Submitting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -118,3 +118,9 @@ def test_a_name_that_is_none_is_refused(name: Any) -> None:
         SequenceMember(name)
     with pytest.raises(ValueError, match="name: a name is"):
         SequenceMember("titles", name)
+
+
+@pytest.mark.parametrize("final", [0, "yes", None])
+def test_whether_a_member_is_the_last_is_true_or_false(final: Any) -> None:
+    with pytest.raises(ValueError, match="final"):
+        SequenceMember("titles", "a", final)

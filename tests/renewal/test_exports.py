@@ -27,7 +27,8 @@ from trio_reactor.renewal import (
     Submission,
     events,
 )
-from trio_reactor.renewal.engine import sequences, submission
+from trio_reactor.renewal.engine import submission
+from trio_reactor.renewal.sequences import book
 
 PACKAGE = "trio_reactor.renewal"
 
@@ -95,7 +96,7 @@ def test_whatever_who_has_one_of_these_meets_can_be_imported_from_the_package(ki
 
 
 def test_no_name_stands_for_another_thing_elsewhere() -> None:
-    modules = (trio_reactor, errors, events, sequences, submission)
+    modules = (trio_reactor, errors, events, book, submission)
     for name in public.__all__:
         for module in modules:
             other = getattr(module, name, None)

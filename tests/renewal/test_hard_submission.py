@@ -13,9 +13,9 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_reactor.errors import Lost, ReactorError, Refused, Retired, TimedOut
 from trio_reactor.renewal import ClipRequest, ContractBroken, SequenceMember
-from trio_reactor.renewal.engine.sequences import MemberIndeterminate, MemberPending, MemberRejected
 from trio_reactor.renewal.engine.submission import Completed
 from trio_reactor.renewal.events import OnAir, Recovering, SequenceRetired
+from trio_reactor.renewal.sequences.book import MemberIndeterminate, MemberPending, MemberRejected
 from trio_reactor.renewal.source import Commit
 
 

@@ -237,7 +237,7 @@ async def test_what_is_not_bytes_is_refused_and_ends_nothing(
 async def test_pieces_are_bounded_in_number_too(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trio_reactor.renewal.upstream.MAX_INPUT_PIECES", 3)
+    monkeypatch.setattr("trio_reactor.renewal.access.upstream.MAX_INPUT_PIECES", 3)
     studio = Studio(taking=1.0)
     async with open_renewal(studio, options=options()) as renewal:
         await send(renewal, 1, 3)

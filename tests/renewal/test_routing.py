@@ -15,12 +15,8 @@ from trio_reactor.renewal import (
     SessionRecovering,
     SessionRetired,
 )
-from trio_reactor.renewal.engine.routing import (
-    Placement,
-    RetiredClips,
-    Route,
-    resolve,
-)
+from trio_reactor.renewal.chain.retired import RetiredClips
+from trio_reactor.renewal.engine.routing import Placement, Route, resolve
 from trio_reactor.renewal.slot.clips import ClipBook
 from trio_reactor.renewal.source import Clip, ClipEnded, ClipUpdated, SourceState
 

@@ -18,7 +18,7 @@ from trio_reactor.renewal import (
     SequenceUnknown,
     SequenceUnresolved,
 )
-from trio_reactor.renewal.engine.sequences import (
+from trio_reactor.renewal.sequences.book import (
     OCCURRENCES,
     PHASES,
     Acknowledged,

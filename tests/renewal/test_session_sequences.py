@@ -25,12 +25,6 @@ from trio_reactor.renewal import (
     SequenceUnresolved,
     SessionRetired,
 )
-from trio_reactor.renewal.engine.sequences import (
-    MemberAccepted,
-    MemberIndeterminate,
-    MemberPending,
-    MemberRejected,
-)
 from trio_reactor.renewal.events import (
     HandedOver,
     Prepared,
@@ -38,6 +32,12 @@ from trio_reactor.renewal.events import (
     SequenceRetired,
     SequenceSealed,
     SourceClosed,
+)
+from trio_reactor.renewal.sequences.book import (
+    MemberAccepted,
+    MemberIndeterminate,
+    MemberPending,
+    MemberRejected,
 )
 
 

@@ -17,12 +17,12 @@ from trio.testing import wait_all_tasks_blocked
 from trio_reactor.errors import ReactorError
 from trio_reactor.renewal import Accepted, Renewal, SequenceMember, SequenceState
 from trio_reactor.renewal.engine.failure import Failure
-from trio_reactor.renewal.engine.sequences import (
+from trio_reactor.renewal.engine.submission import Completed, Unsent
+from trio_reactor.renewal.events import SequenceRetired, SequenceSealed, SourceClosed
+from trio_reactor.renewal.sequences.book import (
     MemberAccepted,
     MemberIndeterminate,
 )
-from trio_reactor.renewal.engine.submission import Completed, Unsent
-from trio_reactor.renewal.events import SequenceRetired, SequenceSealed, SourceClosed
 from trio_reactor.testing import Order, orders
 
 PLAIN = None

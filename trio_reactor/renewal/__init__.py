@@ -2,11 +2,12 @@
 
 Read `source` for what an adapter author implements, `policy` for what a chain decides, pure, and
 `session` for the handle.  Between them, `slot` is one physical source, `chain` makes one of many,
-`media` is the output and `engine` the application's requests; `allocation` records what is
-allocated for the process after this one; `evidence` and `summary` say what became of every source,
-`events` all that happened.
+`media` is the output, `engine` sends the application's requests, some of them in `sequences`, and
+`access` gives it the source itself; `allocation` records what is allocated for the process after
+this one; `evidence` and `summary` say what became of every source, `events` all that happened.
 """
 
+from .access.borrowing import Borrow
 from .allocation import (
     AllocationJournal,
     AllocationRecord,
@@ -17,26 +18,8 @@ from .allocation import (
     JournalUnusable,
     open_journal,
 )
-from .borrowing import Borrow
 from .chain.replay import Context
 from .engine.failure import Failure
-from .engine.register import Sequences
-from .engine.sequences import (
-    Acknowledged,
-    Ended,
-    Indeterminate,
-    MemberAccepted,
-    MemberFate,
-    MemberIndeterminate,
-    MemberPending,
-    MemberRejected,
-    MemberState,
-    Open,
-    Sealed,
-    Sealing,
-    SequencePhase,
-    SequenceState,
-)
 from .engine.submission import (
     Accepted,
     Completed,
@@ -71,6 +54,23 @@ from .jsonvalue import Json
 from .media.output import LossesUnknown, MediaReceiver, Pressure, QueueStatistics
 from .opening import open_renewal
 from .options import RenewalOptions
+from .sequences.book import (
+    Acknowledged,
+    Ended,
+    Indeterminate,
+    MemberAccepted,
+    MemberFate,
+    MemberIndeterminate,
+    MemberPending,
+    MemberRejected,
+    MemberState,
+    Open,
+    Sealed,
+    Sealing,
+    SequencePhase,
+    SequenceState,
+)
+from .sequences.register import Sequences
 from .session import Renewal
 from .source import (
     AudioFrame,

@@ -11,18 +11,19 @@ from trio_reactor.errors import Failed, ReactorError
 from trio_reactor.events import Event
 from trio_reactor.owner import Owner
 
-from .borrowing import Borrow, Borrowing
+from .access.borrowing import Borrow, Borrowing
+from .access.demand import Demand
+from .access.upstream import Bytes, Upstream
 from .chain.chain import Chain
-from .demand import Demand
 from .engine.capture import check_flag, check_position, check_size
 from .engine.dispatch import Dispatch
 from .engine.engine import Engine
-from .engine.register import Sequences
 from .engine.submission import Accepted, SequenceMember, Submission
 from .errors import QueueFull, SessionRecovering, SessionRetired
 from .events import SourceRef
 from .media.output import MediaReceiver, Pressure
 from .policy import phases
+from .sequences.register import Sequences
 from .slot.settings import Applied, Setting
 from .slot.slot import Slot
 from .source import (
@@ -36,7 +37,6 @@ from .source import (
 from .state import RenewalState, state_of
 from .statistics import BorrowStatistics, InputStatistics, RenewalStatistics
 from .summary import RenewalReport
-from .upstream import Bytes, Upstream
 
 __all__ = ["Renewal"]
 

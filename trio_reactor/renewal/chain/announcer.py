@@ -8,15 +8,15 @@ from typing import Literal, final
 from trio_reactor.channel import Publisher
 from trio_reactor.events import FailureRecord
 from trio_reactor.renewal import events
-from trio_reactor.renewal.engine.sequences import (
+from trio_reactor.renewal.evidence import Cleanup
+from trio_reactor.renewal.policy import phases
+from trio_reactor.renewal.policy.handoff import HandoffEvidence
+from trio_reactor.renewal.sequences.book import (
     MemberAccepted,
     MemberIndeterminate,
     MemberRejected,
     SequenceState,
 )
-from trio_reactor.renewal.evidence import Cleanup
-from trio_reactor.renewal.policy import phases
-from trio_reactor.renewal.policy.handoff import HandoffEvidence
 from trio_reactor.renewal.slot.clips import Unfinished
 from trio_reactor.renewal.slot.recording import Settled
 from trio_reactor.renewal.slot.slot import Slot

@@ -22,14 +22,13 @@ from trio_reactor.owner import Attempt, Owner
 from trio_reactor.renewal import events, policy
 from trio_reactor.renewal.allocation.allocations import Allocations
 from trio_reactor.renewal.allocation.records import AllocationRecord
-from trio_reactor.renewal.engine.register import Sequences
-from trio_reactor.renewal.engine.routing import RetiredClips
-from trio_reactor.renewal.engine.sequences import SequenceState
 from trio_reactor.renewal.errors import OpenFailed, RouteChanged, refusal, sole
 from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.policy.handoff import BoundaryFacts
+from trio_reactor.renewal.sequences.book import SequenceState
+from trio_reactor.renewal.sequences.register import Sequences
 from trio_reactor.renewal.slot.clips import Unfinished
 from trio_reactor.renewal.slot.recording import Settled
 from trio_reactor.renewal.slot.settings import Setting
@@ -47,6 +46,7 @@ from .inherited import Inheritance
 from .lineup import Lineup, Trace
 from .proof import cleanup_of, not_opened
 from .replay import Context, Replay
+from .retired import RetiredClips
 from .tally import FailureTally
 from .upkeep import Check, Upkeep, defects_are_terminal
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from trio_reactor.errors import Refused
 from trio_reactor.owner import Owner
+from trio_reactor.renewal.chain.retired import RetiredClips
 from trio_reactor.renewal.errors import (
     ClipNotQueued,
     ContractBroken,
@@ -22,6 +23,12 @@ from trio_reactor.renewal.errors import (
     SessionRecovering,
     SessionRetired,
 )
+from trio_reactor.renewal.sequences.book import (
+    MemberAccepted,
+    MemberFate,
+    MemberIndeterminate,
+    MemberRejected,
+)
 from trio_reactor.renewal.slot.settings import is_refusal
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import ClipRequest, Commit, Playable
@@ -29,8 +36,7 @@ from trio_reactor.renewal.source import ClipRequest, Commit, Playable
 from .capture import capture, check_name, check_position
 from .courier import Couriers
 from .dispatch import Dispatch, identity_of
-from .routing import Placement, RetiredClips, Route, locate, resolve
-from .sequences import MemberAccepted, MemberFate, MemberIndeterminate, MemberRejected
+from .routing import Placement, Route, locate, resolve
 from .submission import Order, SequenceMember, Submission
 
 if TYPE_CHECKING:

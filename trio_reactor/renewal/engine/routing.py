@@ -18,7 +18,7 @@ Pure: it reads no clock and does no I/O.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import Final, Protocol, TypeVar, final
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -32,18 +32,13 @@ from trio_reactor.renewal.errors import (
 from trio_reactor.renewal.source import Clip
 
 __all__ = [
-    "MAX_RETIRED_CLIPS",
     "Clips",
     "LiveSource",
     "Placement",
-    "RetiredClips",
     "Route",
     "locate",
     "resolve",
 ]
-
-MAX_RETIRED_CLIPS: Final = 4096
-"""How many clips of sources that are gone are remembered."""
 
 
 class Clips(Protocol):
@@ -206,29 +201,3 @@ def _position(placement: Placement, source: LiveSource) -> int | None:
         return waiting.index(before)
     except ValueError:
         raise ClipNotQueued("the clip to go before waits no more", detail=before) from None
-
-
-@final
-class RetiredClips:
-    """The clips of sources that are gone, the newest `bound` of them.
-
-    A clip that is not remembered any more cannot be told from one that never was.
-    """
-
-    def __init__(self, bound: int = MAX_RETIRED_CLIPS) -> None:
-        self._bound = bound
-        self._clips: dict[str, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._clips)
-
-    def __contains__(self, clip: object) -> bool:
-        return clip in self._clips
-
-    def remember(self, clips: Iterable[str]) -> None:
-        """Remember these, the newest last."""
-        for clip in clips:
-            self._clips.pop(clip, None)
-            self._clips[clip] = None
-        while len(self._clips) > self._bound:
-            del self._clips[next(iter(self._clips))]

@@ -14,7 +14,7 @@ import trio
 from trio_reactor.renewal.events import SourceRef
 from trio_reactor.renewal.source import ClipRequest
 
-from .capture import check_name
+from .capture import check_flag, check_name
 from .dispatch import Dispatch
 from .failure import Failure
 from .routing import Placement
@@ -57,6 +57,7 @@ class SequenceMember(msgspec.Struct, frozen=True):
         check_name("sequence", self.sequence)
         if self.name is not None:
             check_name("name", self.name)
+        check_flag("final", self.final)
 
 
 @final

@@ -17,7 +17,15 @@ from .settings import Wanted
 if TYPE_CHECKING:
     from .slot import Slot
 
-__all__ = ["SlotHost"]
+__all__ = ["Pending", "SlotHost"]
+
+
+class Pending(Protocol):
+    """A command that was given to a slot's source and is not answered yet."""
+
+    def give_up(self) -> None:
+        """End it, because its source has: no answer will come."""
+        ...
 
 
 class SlotHost(Wanted, Protocol):

@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import Final, cast, final
 
 import msgspec
 import trio
@@ -43,9 +43,10 @@ from trio_reactor.renewal.source import (
     SourceOpener,
     SourceState,
 )
+from trio_reactor.renewal.wording import a_kind
 
 from .clips import ClipBook
-from .host import SlotHost
+from .host import Pending, SlotHost
 from .leaving import account, leave
 from .loans import Loan, LoanEnd, ends_loans
 from .opener import opened_by
@@ -61,11 +62,6 @@ from .validity import (
     source_fault,
     state_fault,
 )
-
-if TYPE_CHECKING:
-    from trio_reactor.renewal.engine.dispatch import Dispatch
-
-from trio_reactor.renewal.wording import a_kind
 
 __all__ = ["MAX_EARLY", "Slot"]
 
@@ -108,7 +104,7 @@ class Slot:
         """The check of it before it goes on air, under way."""
         self.checked = not host.has_check
         """Whether it may go on air with the connection it has, as far as the check goes."""
-        self.pending: dict[Dispatch[Any], None] = {}
+        self.pending: dict[Pending, None] = {}
         """Commands that were not answered yet."""
         self.loans: dict[Loan, None] = {}
         """Who uses the source directly, and is not to have it taken away."""

@@ -25,13 +25,12 @@ from trio.lowlevel import enable_ki_protection
 from trio_reactor.errors import Expired, Lost, ReactorError, Retired
 from trio_reactor.owner import Owner
 from trio_reactor.owner.using import out_of, settle
-
-from .chain.chain import Chain
-from .errors import SessionRetired
-from .policy import phases
-from .slot.loans import Loan, LoanEnd
-from .slot.slot import Slot
-from .source import S_co
+from trio_reactor.renewal.chain.chain import Chain
+from trio_reactor.renewal.errors import SessionRetired
+from trio_reactor.renewal.policy import phases
+from trio_reactor.renewal.slot.loans import Loan, LoanEnd
+from trio_reactor.renewal.slot.slot import Slot
+from trio_reactor.renewal.source import S_co
 
 __all__ = ["Borrow", "Borrowing"]
 

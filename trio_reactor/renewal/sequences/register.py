@@ -8,7 +8,7 @@ import trio
 
 from trio_reactor.renewal.options import RenewalOptions
 
-from .sequences import (
+from .book import (
     MemberFate,
     Open,
     Sealed,

@@ -16,12 +16,12 @@ from typing import Final, cast, final
 import trio
 
 from trio_reactor.owner import Owner
+from trio_reactor.renewal.chain.chain import Chain
+from trio_reactor.renewal.errors import NotRenewing
+from trio_reactor.renewal.events import SourceRef
+from trio_reactor.renewal.slot.validity import is_unicode
 
 from .borrowing import Borrowing
-from .chain.chain import Chain
-from .errors import NotRenewing
-from .events import SourceRef
-from .slot.validity import is_unicode
 
 __all__ = ["MAX_REASON", "Demand"]
 

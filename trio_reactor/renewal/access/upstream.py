@@ -19,15 +19,15 @@ import trio
 
 from trio_reactor.errors import ReactorError, Refused, TimedOut, is_expected
 from trio_reactor.owner import Owner
+from trio_reactor.renewal.chain.chain import Chain
+from trio_reactor.renewal.errors import InputOverflow, SessionRetired
+from trio_reactor.renewal.events import InputLossReason
+from trio_reactor.renewal.slot.settings import is_refusal
+from trio_reactor.renewal.slot.slot import Slot
+from trio_reactor.renewal.source import Source
+from trio_reactor.renewal.statistics import InputStatistics
 
 from .borrowing import Borrow, Borrowing
-from .chain.chain import Chain
-from .errors import InputOverflow, SessionRetired
-from .events import InputLossReason
-from .slot.settings import is_refusal
-from .slot.slot import Slot
-from .source import Source
-from .statistics import InputStatistics
 
 __all__ = ["MAX_INPUT_PIECES", "Bytes", "Upstream"]
 
