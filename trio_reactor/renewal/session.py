@@ -40,7 +40,6 @@ from .summary import RenewalReport
 
 __all__ = ["Renewal"]
 
-S = TypeVar("S")
 T = TypeVar("T")
 A = TypeVar("A", bound=Event)
 B = TypeVar("B", bound=Event)
