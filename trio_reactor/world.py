@@ -11,11 +11,13 @@ import itertools
 import random
 import secrets
 import time
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 import trio
 
 __all__ = ["SeededWorld", "SystemWorld", "World"]
+
+_MACHINE_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class World(Protocol):
@@ -32,6 +34,14 @@ class World(Protocol):
 
     def wall(self) -> float:
         """Wall time in seconds since 1970 UTC, for instants that are recorded."""
+        ...
+
+    def boottime(self) -> float:
+        """Seconds on a clock that all processes of the machine share.
+
+        It is for instants that another process is told, and where the system can tell, it counts
+        while the machine sleeps too.
+        """
         ...
 
     def token(self) -> str:
@@ -78,6 +88,10 @@ class SystemWorld(_Names):
         """Seconds since 1970 UTC."""
         return time.time()
 
+    def boottime(self) -> float:
+        """Seconds since the machine was started."""
+        return time.clock_gettime(_MACHINE_CLOCK)
+
     def token(self) -> str:
         """A token from the operating system's entropy."""
         return secrets.token_hex(16)
@@ -111,6 +125,10 @@ class SeededWorld(_Names):
     def wall(self) -> float:
         """Wall time that runs with the clock; `jump` sets it apart."""
         return self._epoch + trio.current_time()
+
+    def boottime(self) -> float:
+        """Seconds since a machine was started that had run for a thousand at the clock's zero."""
+        return 1_000.0 + trio.current_time()
 
     def jump(self, seconds: float) -> None:
         """Set the wall time forward, or back if negative, as clocks in life are."""

@@ -1,0 +1,84 @@
+"""Records as bytes: versioned, and validated when they are read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from trio_reactor.supervision.errors import RecordRefused, RecordUnreadable
+
+from .keys import Handle
+from .records import SessionRecord
+
+__all__ = ["MAX_RECORD_BYTES", "VERSION", "decode", "encode"]
+
+VERSION: Final = 1
+"""The version of the records that are written; older ones are read."""
+
+MAX_RECORD_BYTES: Final = 65_536
+"""The most bytes of one record."""
+
+
+class _Written(msgspec.Struct, frozen=True):
+    version: int
+    record: msgspec.Raw
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    version: int
+    record: SessionRecord
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_version = msgspec.json.Decoder(_Written).decode
+_decode_record = msgspec.json.Decoder(SessionRecord).decode
+
+
+def encode(record: SessionRecord) -> bytes:
+    """The record as JSON, with its version.
+
+    Raises:
+        RecordRefused: It cannot be encoded, or is too large.
+    """
+    try:
+        encoded = _encode(_Versioned(VERSION, record))
+    except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+        raise RecordRefused(
+            f"the record of {record.handle} cannot be encoded", detail=str(failure)
+        ) from failure
+    if len(encoded) > MAX_RECORD_BYTES:
+        raise RecordRefused(
+            f"the record of {record.handle} has {len(encoded)} bytes; {MAX_RECORD_BYTES} are "
+            "allowed"
+        )
+    return encoded
+
+
+def decode(encoded: bytes, *, name: str, handle: Handle | None = None) -> SessionRecord:
+    """The record that was encoded.
+
+    Args:
+        encoded: The bytes.
+        name: What it is called in messages: where it was found.
+        handle: Whose it has to be, if that is known; its token is not looked at.
+
+    Raises:
+        RecordUnreadable: It is damaged, or of a version that this library does not read.
+    """
+    try:
+        written = _decode_version(encoded)
+    except msgspec.DecodeError as failure:
+        raise RecordUnreadable(f"{name} is damaged", name=name, detail=str(failure)) from failure
+    if written.version != VERSION:
+        raise RecordUnreadable(
+            f"{name} has version {written.version}; this library reads {VERSION}", name=name
+        )
+    try:
+        record = _decode_record(written.record)
+    except msgspec.DecodeError as failure:
+        raise RecordUnreadable(f"{name} is damaged", name=name, detail=str(failure)) from failure
+    found = record.handle
+    if handle is not None and (found.key, found.generation) != (handle.key, handle.generation):
+        raise RecordUnreadable(f"{name} is the record of another session", name=name)
+    return record

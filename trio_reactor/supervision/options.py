@@ -1,0 +1,91 @@
+"""What can be set about a supervisor, with units and bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from .execution.protocol import OrphanPolicy
+from .model.work import UNLIMITED, Limits
+
+__all__ = ["MAX_DURATION", "SupervisorOptions"]
+
+MAX_DURATION = 31_536_000.0
+"""A year, in seconds: what is longer is a mistake of unit."""
+
+_Positive = Annotated[float, Field(gt=0, le=MAX_DURATION)]
+_Count = Annotated[int, Field(ge=1)]
+
+
+class SupervisorOptions(BaseModel):
+    """The options of `open_supervisor`; all of them are checked before anything is opened.
+
+    Raises:
+        pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        arbitrary_types_allowed=True,
+    )
+
+    lease: _Positive = 30.0
+    """Seconds from its opening, or its last renewal, that a session lives unless it asks for
+    another lease."""
+
+    max_lease: _Positive = 3600.0
+    """The longest lease, in seconds, that a session may ask for."""
+
+    grace: Annotated[float, Field(ge=0, le=MAX_DURATION)] = 5.0
+    """Seconds that an execution has to end when it is asked to, before it is killed."""
+
+    confirmation_timeout: _Positive = 5.0
+    """Seconds within which the end of a killed execution must be observed."""
+
+    start_timeout: _Positive = 30.0
+    """Seconds that a load may wait for its turn among `max_starting`, and then that a child may
+    take to exist and to be registered; one that is not by then ends itself."""
+
+    load_timeout: _Positive = 60.0
+    """Seconds that the code may take to load."""
+
+    hang_timeout: _Positive | None = None
+    """Seconds without a sign of life after which a loaded execution is stopped, unless its load
+    says otherwise; `None`: it may be silent."""
+
+    recovery_timeout: _Positive = 60.0
+    """Seconds that all that an earlier supervisor left behind may take to be ended at the start,
+    `grace` and `confirmation_timeout` bounding each."""
+
+    orphaned: OrphanPolicy = "kill"
+    """What becomes of children whose supervisor is gone: they end at once (`kill`), or live to
+    their deadline and are taken over by the next supervisor (`adopt`)."""
+
+    limits: Limits = UNLIMITED
+    """What an execution may use at most; a session may ask for less."""
+
+    max_sessions: _Count = 10_000
+    """Sessions at one time that are not stopped."""
+
+    max_starting: _Count = 64
+    """Executions that may be starting at one time; others wait."""
+
+    max_stopped: _Count = 1_024
+    """Stopped sessions whose records are kept; the oldest beyond that are forgotten."""
+
+    max_transitions: _Count = 65_536
+    """Transitions that may wait for the journal."""
+
+    max_detail: _Count = 8_192
+    """Characters of what failing code or a stack said that are recorded."""
+
+    @model_validator(mode="after")
+    def _lease_is_allowed(self) -> SupervisorOptions:
+        if self.lease > self.max_lease:
+            raise ValueError(f"lease ({self.lease}) is longer than max_lease ({self.max_lease})")
+        return self
