@@ -1,0 +1,1 @@
+"""Supervision: leased, fenced, journaled worker processes."""

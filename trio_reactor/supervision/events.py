@@ -124,8 +124,9 @@ class CleanupFailed(SupervisionEvent, frozen=True):
 
 
 class SupervisorPoisoned(SupervisionEvent, frozen=True):
-    """The supervisor can no longer vouch for what it holds: nothing is opened, loaded or renewed any
-    more, and every execution ends at its lease.
+    """The supervisor can no longer vouch for what it holds.
+
+    Nothing is opened, loaded or renewed any more, and every execution ends at its lease.
     """
 
     failure: FailureRecord

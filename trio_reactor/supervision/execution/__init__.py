@@ -1,0 +1,1 @@
+"""Executions: what makes children, and makes sure that they end."""

@@ -97,8 +97,9 @@ class Unit(Protocol):
 
     @property
     def heard_at(self) -> float:
-        """When it last gave a sign of life, on the world's clock: bytes on its channel, or
-        `alive()` called by its code; from its start on.
+        """When it last gave a sign of life, on the world's clock, from its start on.
+
+        Signs are bytes on its channel and `alive()` called by its code.
         """
         ...
 
@@ -184,8 +185,9 @@ class Execution(Protocol):
         ...
 
     async def recover(self, orphan: Orphan, /) -> ExitStatus | None:
-        """Find the child of a supervisor that is gone, end it with whatever it started, and observe
-        that.
+        """Find the child of a supervisor that is gone, and end it.
+
+        It ends whatever the child started too, and observes that.
 
         Returns:
             How it ended as far as that can be known; `None` if there is none.

@@ -1,0 +1,1 @@
+"""Stores: where the journal of sessions is."""

@@ -1,7 +1,7 @@
 """What a store does: it holds the journal of sessions durably, and fences it.
 
-A store is opened by one supervisor at a time, or by several where it says so (`SharedJournal`).  All
-calls of one journal come from one task, one after the other: a store needs no lock of its own and
+A store is opened by one supervisor at a time, or by several where it says so (`SharedJournal`).
+All calls of one journal come from one task, one after the other: a store needs no lock of its own and
 no queue.  Whatever is committed together is committed in one durable transaction, which is what
 makes sixty-four transitions at once cost hardly more than one.
 """
@@ -84,8 +84,7 @@ class Store(Protocol):
     """Where a journal is."""
 
     def open(self) -> AbstractAsyncContextManager[Journal]:
-        """Take exclusive ownership of the journal (of this host's part, if it is shared), as long
-        as the block lasts.
+        """Own the journal exclusively, or this host's part of a shared one, for a block.
 
         Entering raises:
             StoreBusy: Another supervisor has it.
