@@ -1,8 +1,8 @@
 """What a store does: it holds the journal of sessions durably, and fences it.
 
 A store is opened by one supervisor at a time, or by several where it says so (`SharedJournal`).
-All calls of one journal come from one task, one after the other: a store needs no lock of its own and
-no queue.  Whatever is committed together is committed in one durable transaction, which is what
+All calls of one journal come from one task, one after the other: a store needs no lock of its own
+and no queue.  Whatever is committed together is committed in one durable transaction, which is what
 makes sixty-four transitions at once cost hardly more than one.
 """
 
