@@ -1,8 +1,8 @@
 """What a store does: it holds the journal of sessions durably, and fences it.
 
 A store is opened by one supervisor at a time, or by several where it says so (`SharedJournal`).
-All calls of one journal come from one task, one after the other: a store needs no lock of its own and
-no queue.  Whatever is committed together is committed in one durable transaction, which is what
+All calls of one journal come from one task, one after the other: a store needs no lock of its own
+and no queue.  Whatever is committed together is committed in one durable transaction, which is what
 makes sixty-four transitions at once cost hardly more than one.
 """
 
@@ -65,7 +65,8 @@ class Journal(Protocol):
 
         A session's first record (phase `Open`) raises its key's highest generation to its own, and
         is refused unless that is one more than it was.  A later one takes the place of the one
-        before.  What one change is refused for is its own: the others are made all the same.
+        before, and is refused where there is none: what was forgotten does not come back.  What one
+        change is refused for is its own: the others are made all the same.
 
         It is called shielded from cancellation and must end by itself; once it returns, what it
         took is durable.  Always a checkpoint.
