@@ -65,7 +65,8 @@ class Journal(Protocol):
 
         A session's first record (phase `Open`) raises its key's highest generation to its own, and
         is refused unless that is one more than it was.  A later one takes the place of the one
-        before.  What one change is refused for is its own: the others are made all the same.
+        before, and is refused where there is none: what was forgotten does not come back.  What one
+        change is refused for is its own: the others are made all the same.
 
         It is called shielded from cancellation and must end by itself; once it returns, what it
         took is durable.  Always a checkpoint.
