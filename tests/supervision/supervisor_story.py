@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
+import pytest
+import trio
+
 from trio_reactor import EventChannel, SeededWorld
 from trio_reactor.supervision import MemoryStore, Supervisor, SupervisorOptions, open_supervisor
 from trio_reactor.supervision.simulation import (
@@ -30,9 +33,7 @@ PROGRAMS = {
 class Stage:
     """A machine, a store that outlives supervisors, and what goes wrong with them."""
 
-    def __init__(
-        self, world: SeededWorld, machine: SimulatedMachine, store: MemoryStore
-    ) -> None:
+    def __init__(self, world: SeededWorld, machine: SimulatedMachine, store: MemoryStore) -> None:
         self.world = world
         self.machine = machine
         self.store = store
@@ -59,6 +60,16 @@ class Stage:
             events=events,
         ) as supervisor:
             yield supervisor
+
+    @asynccontextmanager
+    async def doomed(self, **options: object) -> AsyncGenerator[Supervisor]:
+        """One that dies, as if by SIGKILL, at the end of its block."""
+        with pytest.raises(Exception), trio.CancelScope() as life:  # noqa: B017, PT011 - it is dead
+            async with self.supervisor(**options) as supervisor:  # type: ignore[arg-type]
+                yield supervisor
+                self.faulty.die()
+                self.execution.die()
+                life.cancel()
 
 
 @asynccontextmanager

@@ -205,13 +205,9 @@ async def test_the_next_supervisor_knows_what_was(autojump_clock):
 
 async def test_what_a_crashed_supervisor_left_is_ended_by_the_next(autojump_clock):
     async with stage() as s:
-        with trio.CancelScope() as life:
-            async with s.supervisor() as supervisor:
-                record = await supervisor.open("plugin")
-                await supervisor.load(record.handle, "worker:main")
-                s.faulty.die()
-                s.execution.die()
-                life.cancel()
+        async with s.doomed() as supervisor:
+            record = await supervisor.open("plugin")
+            await supervisor.load(record.handle, "worker:main")
         async with s.supervisor() as supervisor:
             phase = supervisor.status(record.handle).phase
             assert isinstance(phase, Stopped)
@@ -223,14 +219,10 @@ async def test_what_a_crashed_supervisor_left_is_ended_by_the_next(autojump_cloc
 
 async def test_a_live_execution_is_adopted_with_its_lease(autojump_clock):
     async with stage() as s:
-        with trio.CancelScope() as life:
-            async with s.supervisor(orphaned="adopt") as supervisor:
-                record = await supervisor.open("plugin")
-                await supervisor.load(record.handle, "worker:main")
-                await trio.sleep(3)
-                s.faulty.die()
-                s.execution.die()
-                life.cancel()
+        async with s.doomed(orphaned="adopt") as supervisor:
+            record = await supervisor.open("plugin")
+            await supervisor.load(record.handle, "worker:main")
+            await trio.sleep(3)
         async with s.supervisor(orphaned="adopt") as supervisor:
             status = supervisor.status(record.handle)
             assert isinstance(status.phase, Loaded)

@@ -14,7 +14,7 @@ from trio_reactor.events import FailureRecord
 from trio_reactor.owner import Owner
 from trio_reactor.supervision.events import SupervisorPoisoned
 from trio_reactor.supervision.execution.protocol import Execution
-from trio_reactor.supervision.journal.writer import Writer
+from trio_reactor.supervision.journal import Writer
 from trio_reactor.supervision.model.ends import Stop
 from trio_reactor.supervision.model.keys import Handle, Key
 from trio_reactor.supervision.options import SupervisorOptions

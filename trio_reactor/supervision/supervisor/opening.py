@@ -15,7 +15,7 @@ from trio_reactor.errors import ReactorError
 from trio_reactor.lanes import Lanes
 from trio_reactor.owner import Owner
 from trio_reactor.supervision.errors import AdmissionFull, StaleSession
-from trio_reactor.supervision.journal.writer import Write
+from trio_reactor.supervision.journal import Write
 from trio_reactor.supervision.model.ends import Stop
 from trio_reactor.supervision.model.keys import Handle, Key
 from trio_reactor.supervision.model.records import Open, SessionRecord

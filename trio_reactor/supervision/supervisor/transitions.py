@@ -27,7 +27,7 @@ from trio_reactor.supervision.events import (
     SessionStopping,
     SupervisionEvent,
 )
-from trio_reactor.supervision.journal.writer import Write, Writer
+from trio_reactor.supervision.journal import Write, Writer
 from trio_reactor.supervision.model.ends import NotStarted, Stop, Termination
 from trio_reactor.supervision.model.machine import (
     CodeLoaded,
