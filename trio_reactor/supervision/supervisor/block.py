@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from trio_reactor.channel import EventChannel, Publisher
-from trio_reactor.errors import Failed
+from trio_reactor.errors import Failed, Lost
 from trio_reactor.owner import CloseReport, OwnerOptions, open_owner
 from trio_reactor.owner.verdict import without
 from trio_reactor.supervision.events import SupervisorClosed
@@ -69,7 +69,11 @@ async def open_supervisor(
     async with open_owner(name, world=world, options=budgets) as owner:
         owner.on_closed(lambda report: _say_closed(publisher, report))
         owner.on_failed(publisher.fail)
-        attempt = await owner.acquire(store.open, name=f"journal of {name}")
+        attempt = await owner.acquire(
+            store.open,
+            name=f"journal of {name}",
+            on_lost=lambda _: engine.health.poison(Lost(f"the journal of {name} was lost")),
+        )
         engine = Engine(owner, attempt.value, execution, options, publisher)
         try:
             await engine.start()

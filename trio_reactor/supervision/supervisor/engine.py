@@ -17,6 +17,7 @@ from trio_reactor.supervision.execution.protocol import Execution
 from trio_reactor.supervision.journal import Writer
 from trio_reactor.supervision.model.ends import Stop
 from trio_reactor.supervision.model.keys import Handle, Key
+from trio_reactor.supervision.model.records import child_of
 from trio_reactor.supervision.options import SupervisorOptions
 from trio_reactor.supervision.store.protocol import Contents, Journal
 
@@ -147,7 +148,8 @@ class Engine:
         """Move a live session's deadline; returns the seconds it has left."""
         lease = session.record.lease
         session.deadline = self._world.boottime() + lease
-        if session.unit is not None:
+        if session.unit is not None and child_of(session.record.phase) is not None:
+            # One that is not registered yet is told when it is; its launch deadline holds so long.
             session.unit.renew(self.told_deadline(session))
         return lease
 

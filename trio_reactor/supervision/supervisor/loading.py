@@ -134,6 +134,7 @@ class Loads:
     async def _load(self, session: Session, job: LoadJob) -> CodeIdentity:
         options, world, handle = self._options, self._world, session.record.handle
         async with self._turn(session):
+            await _still_wanted()
             launch = Launch(nonce=world.token(), by=world.boottime() + options.start_timeout)
             await self._transitions.proceed(session, LoadBegun(job.work, launch)).wait()
             order = LaunchOrder(
@@ -144,11 +145,15 @@ class Loads:
                 limits=session.record.limits,
                 orphaned=options.orphaned,
             )
+            await _still_wanted()
             unit = await self._launched(session, order)
+            await _still_wanted()
             await self._transitions.proceed(session, Registered(unit.child, unit.enforced)).wait()
+            await _still_wanted()
             unit.renew(self._told_deadline(session))
             with _budget(options.load_timeout, f"{handle}: the code did not load"):
                 code = await unit.start()
+        await _still_wanted()
         await self._transitions.proceed(session, CodeLoaded(code)).wait()
         return code
 
@@ -212,6 +217,11 @@ class Loads:
             job.outcome.fail(_afresh(failure))
         record = FailureRecord.of(failure)
         self._stops.begin(session, Stop("load-failed", exit=session.exit, failure=record))
+
+
+async def _still_wanted() -> None:
+    """Pass the fence: a stop has cancelled the load.  Yields only if it raises `Cancelled`."""
+    await trio.lowlevel.checkpoint_if_cancelled()
 
 
 def _received(_: Attempt[Unit]) -> None:

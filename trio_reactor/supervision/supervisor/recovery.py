@@ -74,8 +74,11 @@ class Recovery:
             async with trio.open_nursery() as nursery:
                 for record in records:
                     session = Session(record, deadline=0.0)
-                    self._registry.add(session)
-                    if not isinstance(record.phase, Stopped):
+                    if isinstance(record.phase, Stopped):
+                        self._registry.add(session)
+                    else:
+                        # Unknown to the others, so that nobody else ends it, until it is proven
+                        # that nothing of it runs, or it is taken over.
                         unsettled[session] = None
                         nursery.start_soon(self._recover_or_tell, session, unsettled, failures)
         if scope.cancelled_caught:
@@ -107,6 +110,7 @@ class Recovery:
         ending: Outcome[Termination] = Outcome()
         session.ending = ending
         termination = await self._ended(session, before)
+        self._registry.add(session)
         if not isinstance(phase, Stopping):
             self._transitions.fence(session, Stop("recovered"))
         stop = session.ahead.stop if isinstance(session.ahead, Stopping) else Stop("recovered")
@@ -185,6 +189,7 @@ class Recovery:
                 return False
             session.attempt = attempt
             session.deadline = unit.deadline
+            self._registry.add(session)
             self._adopted(session)
             remaining = max(unit.deadline - self._world.boottime(), 0.0)
             self._transitions.publish(SessionAdopted(handle.key, handle.generation, remaining))

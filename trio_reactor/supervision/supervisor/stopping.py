@@ -125,12 +125,15 @@ class Stops:
         except TerminationUnconfirmed as failure:
             self._unconfirmed(session, failure)
             return
-        except Exception as defect:  # noqa: BLE001 - nobody can say whether it has ended
+        except BaseException as cut:
+            # A defect, or close's budget is over: nobody can say whether it has ended.
             unconfirmed = TerminationUnconfirmed(
-                f"the end of {session.record.handle} could not be observed", causes=(defect,)
+                f"the end of {session.record.handle} could not be observed", causes=(cut,)
             )
-            unconfirmed.__cause__ = defect
+            unconfirmed.__cause__ = cut
             self._unconfirmed(session, unconfirmed)
+            if not isinstance(cut, Exception):
+                raise
             return
         if job is not None:
             stop = _stop_of(session)
