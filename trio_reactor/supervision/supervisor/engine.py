@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from typing import final
 
 import trio
@@ -12,19 +11,22 @@ from trio_reactor.channel import Publisher
 from trio_reactor.errors import Closed, ReactorError
 from trio_reactor.events import FailureRecord
 from trio_reactor.owner import Owner
-from trio_reactor.supervision.events import SupervisorPoisoned
+from trio_reactor.supervision.errors import HostFenced
+from trio_reactor.supervision.events import KeyTaken, SupervisorPoisoned
 from trio_reactor.supervision.execution.protocol import Execution
+from trio_reactor.supervision.hosts.tenure import Tenure
 from trio_reactor.supervision.journal import Writer
 from trio_reactor.supervision.model.ends import Stop
 from trio_reactor.supervision.model.keys import Handle, Key
 from trio_reactor.supervision.model.records import child_of
 from trio_reactor.supervision.options import SupervisorOptions
-from trio_reactor.supervision.store.protocol import Contents, Journal
+from trio_reactor.supervision.store.protocol import Contents, Journal, KeyFacts, SharedJournal
 
 from .alarms import Alarms
 from .health import Health
 from .loading import Loads
-from .opening import LocalKeys, Opens
+from .keys import Keys, LocalKeys, SharedKeys
+from .opening import Opens
 from .recovery import Recovery
 from .registry import Registry
 from .session import Session
@@ -52,8 +54,6 @@ class Engine:
         self._world = owner.world
         self._journal = journal
         self.options = options
-        self.horizon = math.inf
-        """Until when anything of this host may run, in seconds on the machine's clock."""
         self._draining: str | None = None
         self.health = Health(owner.name, self._poisoned)
         self.registry = Registry(max_stopped=options.max_stopped)
@@ -73,7 +73,17 @@ class Engine:
             options,
             self.told_deadline,
         )
-        self.keys = LocalKeys(self.registry)
+        self._tenure: Tenure | None = None
+        self.keys: Keys = LocalKeys(self.registry)
+        if isinstance(journal, SharedJournal):
+            self._tenure = Tenure(
+                journal,
+                owner.world,
+                margin=options.margin,
+                on_horizon=lambda _: self._horizon_moved(),
+                on_fenced=self._fenced,
+            )
+            self.keys = SharedKeys(journal, self._tenure, self._taken)
         self.opens = Opens(
             owner,
             self.keys,
@@ -110,8 +120,12 @@ class Engine:
         ready = trio.Event()
         self._owner.start_soon(self._end_sessions, ready, name="stops", drain=True)
         await ready.wait()
+        if self._tenure is not None:
+            self._owner.start_soon(self._beat, self._tenure, name="beats")
         await self._recovery.run(contents.records)
         self.health.check()
+        if self._tenure is not None:
+            await self._tenure.wait_holding()
 
     # --------------------------------------------------------------------------------- checking
 
@@ -148,23 +162,52 @@ class Engine:
         """Move a live session's deadline; returns the seconds it has left."""
         lease = session.record.lease
         session.deadline = self._world.boottime() + lease
-        if session.unit is not None and child_of(session.record.phase) is not None:
-            # One that is not registered yet is told when it is; its launch deadline holds so long.
-            session.unit.renew(self.told_deadline(session))
+        self._tell(session)
         return lease
 
-    def told_deadline(self, session: Session) -> float:
-        """When a session's child has to end, as far as it is told."""
-        return min(session.deadline, self.horizon)
+    def _tell(self, session: Session) -> None:
+        """Tell a session's child when it has to end.
 
-    async def high_water(self, key: Key) -> int:
-        """The highest generation that a key ever had; 0: none."""
-        await trio.lowlevel.checkpoint()
-        return self.registry.high_water(key)
+        One that is not registered yet is told when it is: so long, its launch's deadline holds.
+        """
+        if session.unit is not None and child_of(session.record.phase) is not None:
+            session.unit.renew(self.told_deadline(session))
+
+    def told_deadline(self, session: Session) -> float:
+        """When a session's child has to end: with its lease, or when this host may hold nothing."""
+        if self._tenure is None:
+            return session.deadline
+        return min(session.deadline, self._tenure.horizon)
 
     def _adopted(self, session: Session) -> None:
         self.opens.lease(session)
         self.loads.watch(session, self.options.hang_timeout)
+
+    # ------------------------------------------------------------- where hosts share a journal
+
+    async def _beat(self, tenure: Tenure) -> None:
+        try:
+            await tenure.run()
+        except Exception as failure:  # noqa: BLE001 - whatever it is, nobody beats any more
+            self.health.poison(failure)
+
+    def _horizon_moved(self) -> None:
+        """A beat was answered: every child may live longer, as far as its lease goes."""
+        for session in self.registry:
+            if session.is_live:
+                self._tell(session)
+
+    def _fenced(self) -> None:
+        """Nothing of this host may run any more: its children end by themselves, if not by us."""
+        if self._tenure is not None and self._tenure.fenced:
+            host = self.keys.host
+            self.health.poison(HostFenced(f"{self._owner.name} was fenced as {host}"))
+        for session in self.registry:
+            if session.is_live:
+                self.stops.begin(session, Stop("fenced"))
+
+    def _taken(self, key: Key, facts: KeyFacts) -> None:
+        self._transitions.publish(KeyTaken(key, facts.generation, facts.host))
 
     # ----------------------------------------------------------------------------------- ending
 

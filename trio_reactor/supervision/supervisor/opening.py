@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Protocol, final
+from typing import final
 
 from trio_reactor.errors import ReactorError
 from trio_reactor.lanes import Lanes
@@ -24,43 +24,15 @@ from trio_reactor.supervision.options import SupervisorOptions
 
 from .alarms import Alarms
 from .health import Health
+from .keys import Keys
 from .registry import Registry
 from .session import Session
 from .stopping import Stops
 from .transitions import Transitions
 
-__all__ = ["Keys", "LocalKeys", "Opens"]
+__all__ = ["Opens"]
 
 _log = logging.getLogger("trio_reactor.supervision")
-
-
-class Keys(Protocol):
-    """Who knows a key's highest generation, and whether this supervisor may have the key."""
-
-    host: str
-    """This supervisor's incarnation, where several share a journal; else empty."""
-
-    async def claim(self, key: Key, expected: int) -> int:
-        """The key's highest generation; 0: none.  Returns once no other host holds the key.
-
-        Raises:
-            KeyHeld: A host that lives holds it.
-        """
-        ...
-
-
-@final
-class LocalKeys:
-    """Of a journal that this supervisor has alone: all there is to know is known."""
-
-    host = ""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    async def claim(self, key: Key, expected: int) -> int:
-        """The key's highest generation.  No checkpoint."""
-        return self._registry.high_water(key)
 
 
 @final

@@ -214,7 +214,7 @@ class Supervisor:
             StoreError: It could not be asked for.
         """
         key = Key(key) if isinstance(key, str) else key
-        return await self._engine.high_water(key) or None
+        return await self._engine.keys.high_water(key) or None
 
     # ------------------------------------------------------------------------------ executions
 
