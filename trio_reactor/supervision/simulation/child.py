@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
+import msgspec
 import trio
 from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_one_way_pair
 
@@ -230,12 +232,14 @@ class SimulatedChild:
             self.end(_CRASHED)
             return
         await trio.sleep(self.program.load_delay)
+        if self.program.dies_loading is not None:
+            self.end(self.program.dies_loading)
+            return
         if self.program.broken is not None:
             await self._break(self.program.broken)
             return
-        self.code = CodeIdentity(
-            str(order.work), f"sha256:{pid:064x}", version="1", origin="simulation"
-        )
+        digest = hashlib.sha256(msgspec.json.encode(order.work)).hexdigest()
+        self.code = CodeIdentity(str(order.work), f"sha256:{digest}", "1", "simulation")
         self.output.write(self.program.prints)
         self.loaded.set()
         start = self._nursery.start_soon

@@ -65,6 +65,8 @@ class Program(msgspec.Struct, frozen=True):
     """Seconds that it takes to load."""
     broken: str | None = None
     """What its loading fails with, as a failure of the code."""
+    dies_loading: ExitStatus | None = None
+    """How its process ends while it loads, without a word; `None`: it does not."""
     runs_for: float | None = None
     """Seconds after which it ends by itself, counted from when it is loaded; `None`: never."""
     exit: ExitStatus = ExitStatus(code=0)

@@ -113,12 +113,9 @@ class MemoryJournal:
             if handle.generation != highest + 1:
                 return StaleSession(f"{handle} cannot follow generation {highest}")
             high_water[handle.key] = handle.generation
-        else:
-            before = records.get(session)
-            if before is None or not before.record.handle.matches(handle):
-                return StaleSession(f"{handle} is not in the journal")
-            del records[session]  # what is written last comes last
-        records[session] = change
+        elif records.pop(session, None) is None:
+            return StaleSession(f"{handle} is not in the journal")
+        records[session] = change  # what is written last comes last
         for forgotten in change.forgets:
             records.pop((forgotten.key, forgotten.generation), None)
         return None
