@@ -62,6 +62,7 @@ from .model.work import (
 from .options import SupervisorOptions
 from .store.memory import MemoryStore
 from .store.protocol import Store
+from .store.sqlite import SqliteStore
 from .supervisor.block import open_supervisor
 from .supervisor.supervisor import Supervisor, SupervisorStatistics
 
@@ -102,6 +103,7 @@ __all__ = [
     "SessionRecord",
     "SessionStatus",
     "SessionStopped",
+    "SqliteStore",
     "StaleSession",
     "Stop",
     "StopReason",

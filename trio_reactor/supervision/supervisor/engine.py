@@ -24,8 +24,8 @@ from trio_reactor.supervision.store.protocol import Contents, Journal, KeyFacts,
 
 from .alarms import Alarms
 from .health import Health
-from .loading import Loads
 from .keys import Keys, LocalKeys, SharedKeys
+from .loading import Loads
 from .opening import Opens
 from .recovery import Recovery
 from .registry import Registry
