@@ -16,5 +16,6 @@ async def sleep_until(world: World, instant: float) -> None:
     It never wakes earlier.
     """
     await trio.lowlevel.checkpoint()
-    while (remaining := instant - world.boottime()) > 0:  # the two clocks may differ in rate
+    # The clocks may differ in rate, and nothing but the instant is waited for.
+    while (remaining := instant - world.boottime()) > 0:  # noqa: ASYNC110
         await trio.sleep(remaining)
