@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import final
 
@@ -65,7 +65,7 @@ class SimulatedExecution:
         """
         if self.gone.set("it died"):
             for unit in self._units:
-                unit.simulated.orphan()
+                unit.orphan()
 
     def check(self) -> None:
         """See that the supervisor lives.
@@ -75,23 +75,6 @@ class SimulatedExecution:
         """
         if self.dead:
             raise Crashed("the simulated supervisor died before")
-
-    async def while_alive(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Wait for something, unless the supervisor dies.
-
-        Raises:
-            Crashed: It has died.
-        """
-        self.check()
-        async with trio.open_nursery() as nursery:
-
-            async def first(each: Callable[[], Awaitable[object]]) -> None:
-                await each()
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(first, wait)
-            nursery.start_soon(first, self.gone.wait)
-        self.check()
 
     def launch(self, order: LaunchOrder, /) -> AbstractAsyncContextManager[Unit]:
         """Make a child that waits to be started."""
@@ -132,7 +115,10 @@ class SimulatedExecution:
             twin = await self.machine.spawn(order) if self._lies() else None
             unit = SimulatedUnit(self, await self.machine.spawn(order), enforced, twin)
             self._units[unit] = None
+            if self.dead:  # it died while the child was made, which finds out by itself
+                unit.orphan()
             try:
+                self.check()
                 try:
                     await self.faults.meet("launched")
                 except ReactorError as failure:

@@ -49,6 +49,7 @@ class SimulatedUnit:
         self._exit: ExitStatus | None = None
         self._unconfirmed: Exception | None = None
         self._seen = trio.Event()
+        self._loaded = trio.Event()
         self._channel = child.channel
         self._made_at = execution.machine.world.clock()
         self._renewals = 0
@@ -59,6 +60,7 @@ class SimulatedUnit:
         self._interrupt = Wire(faults, "interrupt", _interrupt, nursery)
         self._kill = Wire(faults, "kill", _kill, nursery)
         nursery.start_soon(self._watch)
+        nursery.start_soon(self._watch_loading)
 
     def __repr__(self) -> str:
         return f"<SimulatedUnit {self.simulated.process.pid}>"
@@ -118,7 +120,8 @@ class SimulatedUnit:
             raise ExecutionFailed("the start was not told", outcome=failure.outcome) from failure
         child = self.simulated
         child.begin()
-        await self._execution.while_alive(child.loaded.wait)
+        await self._loaded.wait()
+        self._execution.check()
         if child.failure is not None:
             raise CodeFailed(child.failure.message, detail=child.failure.detail)
         try:
@@ -149,7 +152,9 @@ class SimulatedUnit:
 
     async def wait_exited(self) -> ExitStatus:
         """Sleep until its end was seen."""
-        await self._execution.while_alive(self._seen.wait)
+        self._execution.check()
+        await self._seen.wait()
+        self._execution.check()
         if self._exit is None:
             raise self.unconfirmed("its end can no longer be observed")
         return self._exit
@@ -170,6 +175,14 @@ class SimulatedUnit:
         order = self.simulated.order
         return f"simulated: {order.work}, generation {order.generation} of {order.key}"
 
+    def orphan(self) -> None:
+        """Let the child find out that the supervisor has died, and wake whoever waits for it."""
+        self.simulated.orphan()
+        if self._twin is not None:
+            self._twin.orphan()
+        self._seen.set()
+        self._loaded.set()
+
     def unconfirmed(self, why: str) -> TerminationUnconfirmed:
         """What says that nobody saw it end."""
         causes = () if self._unconfirmed is None else (self._unconfirmed,)
@@ -184,15 +197,22 @@ class SimulatedUnit:
             TerminationUnconfirmed: That was not to be seen.
             Crashed: The supervisor has died, and sees nothing any more.
         """
+        self._execution.check()
         if self.simulated.alive or (self._twin is not None and self._twin.alive):
             self.kill()
         with trio.move_on_after(self._execution.machine.options.confirmation) as budget:
             budget.shield = True
             if self._twin is not None:
-                await self._execution.while_alive(self._twin.ended.wait)
-            await self._execution.while_alive(self._seen.wait)
+                await self._twin.ended.wait()
+            await self._seen.wait()
+        self._execution.check()
         if self._exit is None:
+            self._seen.set()  # nobody will see it any more
             raise self.unconfirmed("its end was not observed")
+
+    async def _watch_loading(self) -> None:
+        await self.simulated.loaded.wait()
+        self._loaded.set()
 
     async def _watch(self) -> None:
         child, machine = self.simulated, self._execution.machine

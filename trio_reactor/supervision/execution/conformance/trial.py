@@ -160,12 +160,13 @@ class Trial:
 
         Args:
             work: What it is to run.
-            by: Seconds from now after which it ends if it is not told a deadline.
+            by: Seconds from now after which it ends if it is told no deadline; by default more than
+                is waited for.
             limits: What it may use.
             orphaned: What becomes of it if its supervisor dies.
         """
         self._generation += 1
-        ends = self.at(self.patience if by is None else by)
+        ends = self.at(2 * self.patience if by is None else by)
         launch = Launch(self.world.token(), ends, self._rig.boot_id)
         key = Key("conformance", str(self._generation))
         return LaunchOrder(key, self._generation, launch, work, limits, orphaned)
