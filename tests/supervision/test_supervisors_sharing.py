@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
@@ -83,7 +84,7 @@ async def hosts(*names: str) -> AsyncGenerator[tuple[Host, ...]]:
         yield made
         runs = [run for host in made for run in host.machine.witness.runs]
         runs.sort(key=lambda run: (run.key, run.since))
-        for earlier, later in zip(runs, runs[1:], strict=False):
+        for earlier, later in itertools.pairwise(runs):
             if earlier.key == later.key:
                 assert earlier.until is not None
                 assert earlier.until <= later.since, "two executions of one key overlap"
@@ -130,7 +131,7 @@ async def test_a_host_that_hears_nothing_ends_what_it_holds_and_goes_on_when_it_
         record = await supervisor.open("plugin")
         await supervisor.load(record.handle, "worker:main")
         await trio.sleep(2 * LEASE)
-        with pytest.raises(SessionStopped, match="fenced|exited"):
+        with pytest.raises(SessionStopped, match=r"fenced|exited"):
             supervisor.renew(record.handle)
         await trio.sleep(2 * LEASE)
         again = await supervisor.open("plugin", expected_generation=1)
@@ -148,7 +149,7 @@ async def test_a_host_that_is_cut_off_is_fenced_by_the_one_that_takes_its_key(au
                 await trio.sleep(LEASE)
                 again = await second.open("plugin", expected_generation=1)
                 assert again.handle.generation == 2
-                with pytest.raises(SessionStopped, match="fenced|exited"):
+                with pytest.raises(SessionStopped, match=r"fenced|exited"):
                     first.renew(record.handle)
                 a.store.release()
                 with pytest.raises(SupervisorPoisoned):
