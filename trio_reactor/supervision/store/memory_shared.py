@@ -83,7 +83,8 @@ class MemoryDatabase:
             if any(row.incarnation == other and not row.stopped for row in self._keys.values()):
                 inherited = max(inherited, host.lease)
         self._hosts[incarnation] = _Host(name, inherited)
-        for row in (*self._keys.values(), *self._records.values()):
+        rows: list[_KeyRow | _RecordRow] = [*self._keys.values(), *self._records.values()]
+        for row in rows:
             if self._hosts[row.incarnation].name == name:
                 row.incarnation = incarnation
         return None
