@@ -7,7 +7,7 @@ import msgspec
 __all__ = ["Child", "Launch", "Orphan", "ProcessIdentity"]
 
 
-class ProcessIdentity(msgspec.Struct, frozen=True):
+class ProcessIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which process: an id is given again to another, the four together are not."""
 
     pid: int
@@ -19,7 +19,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
     """In which namespace the id counts."""
 
 
-class Launch(msgspec.Struct, frozen=True):
+class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is recorded before a child exists."""
 
     nonce: str
@@ -30,7 +30,7 @@ class Launch(msgspec.Struct, frozen=True):
     """Which start of the machine that clock counts from."""
 
 
-class Child(msgspec.Struct, frozen=True):
+class Child(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A registered child."""
 
     process: ProcessIdentity | None = None
@@ -44,7 +44,7 @@ class Child(msgspec.Struct, frozen=True):
         return f"<Child {self.process}>"
 
 
-class Orphan(msgspec.Struct, frozen=True):
+class Orphan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What recovery knows of an execution whose supervisor is gone."""
 
     launch: Launch

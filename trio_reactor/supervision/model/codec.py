@@ -1,4 +1,8 @@
-"""Records as bytes: versioned, and validated when they are read."""
+"""Records as bytes: versioned, and validated when they are read.
+
+What a record is made of refuses fields that it does not know: a name that was damaged would else be
+a limit, or a child, that is not there.  So a record with another field is of another version.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +36,18 @@ class _Versioned(msgspec.Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode_version = msgspec.json.Decoder(_Written).decode
+_decode_versioned = msgspec.json.Decoder(_Versioned).decode
 _decode_record = msgspec.json.Decoder(SessionRecord).decode
 
 
 def encode(record: SessionRecord) -> bytes:
     """The record as JSON, with its version.
 
+    What is returned was read back: a record that nobody could read would keep the next supervisor
+    from starting.
+
     Raises:
-        RecordRefused: It cannot be encoded, or is too large.
+        RecordRefused: It cannot be encoded, does not come back equal, or is too large.
     """
     try:
         encoded = _encode(_Versioned(VERSION, record))
@@ -52,7 +60,16 @@ def encode(record: SessionRecord) -> bytes:
             f"the record of {record.handle} has {len(encoded)} bytes; {MAX_RECORD_BYTES} are "
             "allowed"
         )
+    if _read_back(encoded) != record:
+        raise RecordRefused(f"the record of {record.handle} does not come back as it was")
     return encoded
+
+
+def _read_back(encoded: bytes) -> SessionRecord | None:
+    try:
+        return _decode_versioned(encoded).record
+    except msgspec.DecodeError:
+        return None
 
 
 def decode(encoded: bytes, *, name: str, handle: Handle | None = None) -> SessionRecord:
@@ -66,9 +83,13 @@ def decode(encoded: bytes, *, name: str, handle: Handle | None = None) -> Sessio
     Raises:
         RecordUnreadable: It is damaged, or of a version that this library does not read.
     """
+    if len(encoded) > MAX_RECORD_BYTES:
+        raise RecordUnreadable(
+            f"{name} has {len(encoded)} bytes; {MAX_RECORD_BYTES} are allowed", name=name
+        )
     try:
         written = _decode_version(encoded)
-    except msgspec.DecodeError as failure:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise RecordUnreadable(f"{name} is damaged", name=name, detail=str(failure)) from failure
     if written.version != VERSION:
         raise RecordUnreadable(
@@ -76,7 +97,7 @@ def decode(encoded: bytes, *, name: str, handle: Handle | None = None) -> Sessio
         )
     try:
         record = _decode_record(written.record)
-    except msgspec.DecodeError as failure:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise RecordUnreadable(f"{name} is damaged", name=name, detail=str(failure)) from failure
     found = record.handle
     if handle is not None and (found.key, found.generation) != (handle.key, handle.generation):

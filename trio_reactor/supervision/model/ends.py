@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-class ExitStatus(msgspec.Struct, frozen=True):
+class ExitStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a process ended; both `None` if it is gone and nobody can know."""
 
     code: int | None = None
@@ -62,7 +62,7 @@ host died, and another took the key.
 STOP_REASONS: Final[tuple[StopReason, ...]] = get_args(StopReason)
 
 
-class Stop(msgspec.Struct, frozen=True):
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why a session stopped, and what was seen of it."""
 
     reason: StopReason
@@ -74,21 +74,21 @@ class Stop(msgspec.Struct, frozen=True):
     """Where its code was, if it was silent."""
 
 
-class NotStarted(msgspec.Struct, frozen=True, tag="not-started"):
+class NotStarted(msgspec.Struct, frozen=True, tag="not-started", forbid_unknown_fields=True):
     """There was no execution, or none that ever ran the user's code and could be found."""
 
     causes: tuple[FailureRecord, ...] = ()
     """What went wrong while it was made sure of; not what the session stopped for."""
 
 
-class Exited(msgspec.Struct, frozen=True, tag="exited"):
+class Exited(msgspec.Struct, frozen=True, tag="exited", forbid_unknown_fields=True):
     """The execution ended by itself, or when it was asked to."""
 
     exit: ExitStatus
     causes: tuple[FailureRecord, ...] = ()
 
 
-class Killed(msgspec.Struct, frozen=True, tag="killed"):
+class Killed(msgspec.Struct, frozen=True, tag="killed", forbid_unknown_fields=True):
     """The execution was killed, and its end was observed."""
 
     exit: ExitStatus

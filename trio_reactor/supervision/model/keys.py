@@ -13,7 +13,7 @@ MAX_NAME: Final = 256
 """The most characters of an identity, an instance or a request id."""
 
 
-class Key(msgspec.Struct, frozen=True, order=True):
+class Key(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """What at most one execution exists for at a time.
 
     Raises:
@@ -35,7 +35,7 @@ class Key(msgspec.Struct, frozen=True, order=True):
         return f"{self.identity}/{self.instance}" if self.instance else self.identity
 
 
-class Handle(msgspec.Struct, frozen=True):
+class Handle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The right to one session: who has it may renew, load and dispose of that session alone.
 
     It may be given to another process.  Its token is a secret and is not shown.
@@ -55,7 +55,10 @@ class Handle(msgspec.Struct, frozen=True):
 
     def matches(self, other: Handle) -> bool:
         """Whether it is the same session's, in a time that tells nothing of the token."""
-        same = hmac.compare_digest(self.token.encode(), other.token.encode())
+        mine, others = (  # whatever is offered for a token is compared, also what is no text
+            handle.token.encode("utf-8", "surrogatepass") for handle in (self, other)
+        )
+        same = hmac.compare_digest(mine, others)
         return same and self.key == other.key and self.generation == other.generation
 
 

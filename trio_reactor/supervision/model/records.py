@@ -25,11 +25,11 @@ __all__ = [
 ]
 
 
-class Open(msgspec.Struct, frozen=True, tag="open"):
+class Open(msgspec.Struct, frozen=True, tag="open", forbid_unknown_fields=True):
     """It is leased, and has no execution."""
 
 
-class Loading(msgspec.Struct, frozen=True, tag="loading"):
+class Loading(msgspec.Struct, frozen=True, tag="loading", forbid_unknown_fields=True):
     """Its execution is being launched, or has been and loads the code."""
 
     work: Work
@@ -39,7 +39,7 @@ class Loading(msgspec.Struct, frozen=True, tag="loading"):
     enforced: Enforced | None = None
 
 
-class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+class Loaded(msgspec.Struct, frozen=True, tag="loaded", forbid_unknown_fields=True):
     """Its code runs."""
 
     work: Work
@@ -52,14 +52,14 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
 LivePhase: TypeAlias = Open | Loading | Loaded
 
 
-class Stopping(msgspec.Struct, frozen=True, tag="stopping"):
+class Stopping(msgspec.Struct, frozen=True, tag="stopping", forbid_unknown_fields=True):
     """It is fenced, and its execution is being ended."""
 
     stop: Stop
     before: LivePhase
 
 
-class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
+class Stopped(msgspec.Struct, frozen=True, tag="stopped", forbid_unknown_fields=True):
     """It is over, and its execution's end was observed."""
 
     stop: Stop
@@ -73,7 +73,7 @@ class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
 Phase: TypeAlias = Open | Loading | Loaded | Stopping | Stopped
 
 
-class SessionRecord(msgspec.Struct, frozen=True):
+class SessionRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One session, as it is journaled."""
 
     handle: Handle
@@ -89,7 +89,7 @@ class SessionRecord(msgspec.Struct, frozen=True):
     """Which incarnation of a supervisor has it, where several share a journal."""
 
 
-class SessionStatus(msgspec.Struct, frozen=True):
+class SessionStatus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A session at one moment."""
 
     record: SessionRecord

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 __all__ = [
     "UNLIMITED",
@@ -24,14 +26,15 @@ __all__ = [
 N = TypeVar("N", int, float)
 
 
-class PythonCode(msgspec.Struct, frozen=True, tag="python"):
+class PythonCode(msgspec.Struct, frozen=True, tag="python", forbid_unknown_fields=True):
     """A Python callable, run in a process of its own by the interpreter that this one runs on.
 
     The callable is called with one argument, the child's side of the session
     (`trio_reactor.supervision.child`); an async one is run by Trio.
 
     Raises:
-        ValueError: If the specifier is not of the form `package.module:callable`.
+        ValueError: If the specifier is not of the form `package.module:callable`, a variable is no
+            pair of a name and a value, or a text holds a NUL.
     """
 
     specifier: str
@@ -50,16 +53,20 @@ class PythonCode(msgspec.Struct, frozen=True, tag="python"):
         parts = [*module.split("."), *name.split(".")]
         if not colon or not all(part.isidentifier() for part in parts):
             raise ValueError(f"{self.specifier!r} is not of the form package.module:callable")
+        force_setattr(self, "path", _texts("path", self.path))
+        force_setattr(self, "environment", _variables(self.environment))
+        _check_directory(self.directory)
 
     def __str__(self) -> str:
         return self.specifier
 
 
-class Command(msgspec.Struct, frozen=True, tag="command"):
+class Command(msgspec.Struct, frozen=True, tag="command", forbid_unknown_fields=True):
     """An arbitrary program.
 
     Raises:
-        ValueError: If there is no program, or a part holds a NUL.
+        ValueError: If there is no program, the arguments are one text, a variable is no pair of a
+            name and a value, or a text holds a NUL.
     """
 
     argv: tuple[str, ...]
@@ -70,13 +77,44 @@ class Command(msgspec.Struct, frozen=True, tag="command"):
     """Where it runs; by default where this process does."""
 
     def __post_init__(self) -> None:
-        if not self.argv or not self.argv[0]:
+        argv = _texts("argv", self.argv)
+        if not argv or not argv[0]:
             raise ValueError("a command needs a program")
-        if any("\0" in part for part in self.argv):
-            raise ValueError("an argument of a command holds a NUL")
+        force_setattr(self, "argv", argv)
+        force_setattr(self, "environment", _variables(self.environment))
+        _check_directory(self.directory)
 
     def __str__(self) -> str:
         return self.argv[0]
+
+
+def _texts(what: str, given: Sequence[str]) -> tuple[str, ...]:
+    """A sequence of texts, as what it is when it is read back."""
+    if isinstance(given, str):
+        # A text is a sequence of texts too, so it is the value that is wrong.
+        raise ValueError(f"{what} must be several texts, not one: {given!r}")  # noqa: TRY004
+    if any("\0" in text for text in given):
+        raise ValueError(f"{what} holds a NUL")
+    return tuple(given)
+
+
+def _variables(given: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Variables of an environment, as what they are when they are read back."""
+    variables: list[tuple[str, str]] = []
+    for each in given:
+        pair: Sequence[str] = each
+        if isinstance(each, str) or len(pair) != 2:
+            raise ValueError(f"environment must be pairs of a name and a value, not {each!r}")
+        name, value = pair
+        if not name or "=" in name or "\0" in name + value:
+            raise ValueError(f"environment holds a variable that cannot be set: {name!r}")
+        variables.append((name, value))
+    return tuple(variables)
+
+
+def _check_directory(given: str | None) -> None:
+    if given is not None and (not given or "\0" in given):
+        raise ValueError(f"directory cannot be one: {given!r}")
 
 
 Work: TypeAlias = PythonCode | Command
@@ -87,7 +125,7 @@ def as_work(work: Work | str) -> Work:
     return PythonCode(work) if isinstance(work, str) else work
 
 
-class CodeIdentity(msgspec.Struct, frozen=True):
+class CodeIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was loaded, as its execution reports it."""
 
     name: str
@@ -100,11 +138,11 @@ class CodeIdentity(msgspec.Struct, frozen=True):
     """The file it came from."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an execution may use, all its processes together; `None` is without limit.
 
     Raises:
-        ValueError: If one of them is not positive and finite.
+        ValueError: If one of them is not positive and finite, or a count or bytes are not whole.
     """
 
     memory: int | None = None
@@ -121,6 +159,8 @@ class Limits(msgspec.Struct, frozen=True):
             bound: float | None = getattr(self, name)
             if bound is not None and not (isfinite(bound) and bound > 0):
                 raise ValueError(f"limit {name} must be positive and finite, not {bound}")
+            if bound is not None and name != "cpu_time" and type(bound) is not int:
+                raise ValueError(f"limit {name} must be a whole number, not {bound!r}")
 
 
 UNLIMITED: Final = Limits()
@@ -147,7 +187,7 @@ Enforcement = Literal["cgroup", "rlimit", "none"]
 not at all."""
 
 
-class Enforced(msgspec.Struct, frozen=True):
+class Enforced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How each limit of an execution is enforced; `None` where none was set."""
 
     memory: Enforcement | None = None

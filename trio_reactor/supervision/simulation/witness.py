@@ -19,10 +19,11 @@ class Recorder(Protocol):
     """Hears what happens on a machine; `Simulation.record` is one."""
 
     def __call__(self, what: str, /, **about: object) -> None:
-        """Take one fact: `made`, `told`, `runs`, `ended` or `seen-ended`, each with its `child`.
+        """Take one fact: `made`, `told`, `runs`, `ended` or `seen-ended`.
 
-        `runs` and `ended` also come with the `key`, so that `AtMost(1, "runs", until="ended",
-        by="key")` holds; a child that ended before it ran any code comes as `ended-unused`.
+        Each comes with the `child`, its process id, the `key` and the `generation`.  A child that
+        ends before it ran any code is told of as `ended-unused`, so that `Ended("runs",
+        until="ended", by="child")` holds.
         """
         ...
 
