@@ -21,6 +21,7 @@ __all__ = [
     "SUPERVISION_EVENTS",
     "ChildRegistered",
     "CleanupFailed",
+    "KeyTaken",
     "SessionAdopted",
     "SessionForgotten",
     "SessionLoaded",
@@ -108,6 +109,16 @@ class SessionAdopted(SupervisionEvent, frozen=True):
     """Seconds that its lease has left."""
 
 
+class KeyTaken(SupervisionEvent, frozen=True):
+    """A key is taken from a host that died: nothing of it runs there any more."""
+
+    key: Key
+    generation: int
+    """Of the session that it had there."""
+    host: str
+    """The incarnation that had it."""
+
+
 class SessionForgotten(SupervisionEvent, frozen=True):
     """The record of a stopped session was evicted."""
 
@@ -149,6 +160,7 @@ AnySupervisionEvent: TypeAlias = (
     | SessionStopped
     | SessionRecovered
     | SessionAdopted
+    | KeyTaken
     | SessionForgotten
     | CleanupFailed
     | SupervisorPoisoned
@@ -164,6 +176,7 @@ SUPERVISION_EVENTS: Final[tuple[type[SupervisionEvent], ...]] = (
     SessionStopped,
     SessionRecovered,
     SessionAdopted,
+    KeyTaken,
     SessionForgotten,
     CleanupFailed,
     SupervisorPoisoned,

@@ -62,6 +62,11 @@ class SupervisorOptions(BaseModel):
     """Seconds that all that an earlier supervisor left behind may take to be ended at the start,
     `grace` and `confirmation_timeout` bounding each."""
 
+    margin: Annotated[float, Field(ge=0, le=MAX_DURATION)] | None = None
+    """Seconds beyond its lease that a host which shares the journal is waited for before its keys
+    are taken: at least what two machines' clocks may differ in a lease, and a child may take to end
+    at its deadline.  `None`: a tenth of that lease, and at least one second."""
+
     orphaned: OrphanPolicy = "kill"
     """What becomes of children whose supervisor is gone: they end at once (`kill`), or live to
     their deadline and are taken over by the next supervisor (`adopt`)."""

@@ -91,6 +91,11 @@ class Unit(Protocol):
         ...
 
     @property
+    def deadline(self) -> float:
+        """When it has to end, as it was last told; until then, when its launch has."""
+        ...
+
+    @property
     def exit(self) -> ExitStatus | None:
         """How it ended; `None` until that was observed."""
         ...

@@ -233,7 +233,7 @@ class _FaultySharedJournal(_FaultyJournal):
         await self._store.passes("look")
         return await self._shared.host(incarnation)
 
-    async def fence(self, incarnation: str, beats: int, /) -> bool:
+    async def fence(self, seen: HostFacts, /) -> bool:
         """Fence an incarnation."""
         await self._store.passes("fence")
-        return await self._shared.fence(incarnation, beats)
+        return await self._shared.fence(seen)

@@ -78,6 +78,11 @@ class SimulatedUnit:
         return self._enforced
 
     @property
+    def deadline(self) -> float:
+        """When it has to end, as it was last told."""
+        return self.simulated.deadline
+
+    @property
     def exit(self) -> ExitStatus | None:
         """How it ended, as far as that was seen."""
         return self._exit

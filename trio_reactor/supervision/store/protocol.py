@@ -1,8 +1,8 @@
 """What a store does: it holds the journal of sessions durably, and fences it.
 
 A store is opened by one supervisor at a time, or by several where it says so (`SharedJournal`).
-All calls of one journal come from one task, one after the other: a store needs no lock of its own and
-no queue.  Whatever is committed together is committed in one durable transaction, which is what
+All calls of one journal come from one task, one after the other: a store needs no lock of its own
+and no queue.  Whatever is committed together is committed in one durable transaction, which is what
 makes sixty-four transitions at once cost hardly more than one.
 """
 
@@ -117,13 +117,21 @@ class HostFacts(msgspec.Struct, frozen=True):
     lease: float
     """Seconds from a beat that it may hold anything."""
     fenced: bool
+    """Whether it may write no more; what it still holds may be taken."""
+    timeline: str = ""
+    """Which history of the database it was read in: no wait outlasts a failover to another."""
 
 
 @runtime_checkable
 class SharedJournal(Journal, Protocol):
     """A journal that supervisors on several machines share; each fences what it writes.
 
-    Every commit is refused whole, with `HostFenced`, once this incarnation is fenced.
+    Every commit is refused whole, with `HostFenced`, once this incarnation is fenced.  A session's
+    first record is refused, as `StaleSession`, also while another incarnation that is not fenced
+    has the key with a session that has not stopped; a later record of such a session too.
+
+    `beat`, and `look`, `host` and `fence`, are called from other tasks than `commit`, and at any
+    time.  Cancelling one leaves it, done or not; each is harmless if it is done twice.
     """
 
     @property
@@ -152,10 +160,11 @@ class SharedJournal(Journal, Protocol):
         """What is there of an incarnation."""
         ...
 
-    async def fence(self, incarnation: str, beats: int, /) -> bool:
-        """Fence an incarnation that was not heard of since it had so many beats.
+    async def fence(self, seen: HostFacts, /) -> bool:
+        """Fence an incarnation that was not heard of since it was seen like that.
 
         Returns:
-            Whether it is fenced now; `False`: it was heard of.
+            Whether it is fenced now; `False`: it was heard of, or the database began another
+            history, and every wait starts again.
         """
         ...

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import pytest
+import trio
+from supervisor_story import stage
+
+from trio_reactor import Closed
+from trio_reactor.supervision import (
+    CodeFailed,
+    Exited,
+    ExitStatus,
+    Handle,
+    Key,
+    Killed,
+    LeaseExpired,
+    Loaded,
+    NotStarted,
+    Open,
+    SessionConflict,
+    SessionStopped,
+    StaleSession,
+    Stopped,
+)
+
+
+async def test_a_session_is_opened_loaded_renewed_and_disposed(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        record = await supervisor.open("plugin")
+        assert record.handle.key == Key("plugin")
+        assert record.handle.generation == 1
+        assert isinstance(record.phase, Open)
+        code = await supervisor.load(record.handle, "worker:main")
+        assert code.name == "worker:main"
+        status = supervisor.status(record.handle)
+        assert isinstance(status.phase, Loaded)
+        await trio.sleep(9)
+        assert supervisor.renew(record.handle) == 10.0
+        await trio.sleep(9)
+        assert supervisor.status(record.handle).remaining == pytest.approx(1.0)
+        end = await supervisor.dispose(record.handle)
+        assert end == Exited(ExitStatus(signal=15))
+        assert await supervisor.dispose(record.handle) == end
+        stopped = supervisor.status(record.handle).phase
+        assert isinstance(stopped, Stopped)
+        assert stopped.stop.reason == "disposed"
+        with pytest.raises(SessionStopped, match="disposed"):
+            supervisor.renew(record.handle)
+
+
+async def test_a_lease_that_is_not_renewed_runs_out(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        record = await supervisor.open("plugin", lease=3.0)
+        await supervisor.load(record.handle, "worker:main")
+        await trio.sleep(4)
+        with pytest.raises(LeaseExpired):
+            supervisor.renew(record.handle)
+        with pytest.raises(LeaseExpired):
+            await supervisor.load(record.handle, "worker:main")
+        assert isinstance(await supervisor.dispose(record.handle), Exited)
+
+
+async def test_the_same_request_finds_the_same_session(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        record = await supervisor.open("plugin", request="r1")
+        assert await supervisor.open("plugin", request="r1") == record
+        await supervisor.dispose(record.handle)
+        again = await supervisor.open("plugin", request="r1")
+        assert isinstance(again.phase, Stopped)
+
+
+async def test_a_newer_session_supersedes_the_one_before(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        first = await supervisor.open("plugin")
+        await supervisor.load(first.handle, "worker:main")
+        with pytest.raises(StaleSession):
+            await supervisor.open("plugin")
+        second = await supervisor.open("plugin", expected_generation=1)
+        assert second.handle.generation == 2
+        assert await supervisor.high_water("plugin") == 2
+        phase = supervisor.status(first.handle).phase
+        assert isinstance(phase, Stopped)
+        assert phase.stop.reason == "superseded"
+
+
+async def test_an_execution_that_ends_by_itself_stops_its_session(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        record = await supervisor.open("plugin")
+        await supervisor.load(record.handle, "short:main")
+        await trio.sleep(2)
+        phase = supervisor.status(record.handle).phase
+        assert isinstance(phase, Stopped)
+        assert phase.stop.reason == "exited"
+        assert phase.termination == Exited(ExitStatus(code=0))
+
+
+async def test_code_that_ignores_the_asking_is_killed_after_the_grace(autojump_clock):
+    async with stage() as s, s.supervisor(grace=2.0) as supervisor:
+        record = await supervisor.open("plugin")
+        await supervisor.load(record.handle, "stubborn:main")
+        began = trio.current_time()
+        assert await supervisor.dispose(record.handle) == Killed(ExitStatus(signal=9))
+        assert 2.0 <= trio.current_time() - began < 2.5
+
+
+async def test_broken_code_stops_its_session_and_says_what_it_said(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        record = await supervisor.open("plugin")
+        with pytest.raises(CodeFailed) as raised:
+            await supervisor.load(record.handle, "broken:main")
+        assert "no such thing" in (raised.value.detail or "")
+        await supervisor.dispose(record.handle)
+        phase = supervisor.status(record.handle).phase
+        assert isinstance(phase, Stopped)
+        assert phase.stop.reason == "load-failed"
+
+
+async def test_one_load_for_all_who_ask_and_a_conflict_for_who_asks_for_another(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        record = await supervisor.open("plugin")
+        codes = []
+
+        async def load() -> None:
+            codes.append(await supervisor.load(record.handle, "worker:main"))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(load)
+        assert len(set(codes)) == 1
+        with pytest.raises(SessionConflict):
+            await supervisor.load(record.handle, "short:main")
+
+
+async def test_a_cancelled_caller_does_not_stop_the_load(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        record = await supervisor.open("plugin")
+        with trio.move_on_after(1):
+            await supervisor.load(record.handle, "slow:main")
+        code = await supervisor.load(record.handle, "slow:main")
+        assert code.name == "slow:main"
+
+
+async def test_a_load_cut_short_by_a_stop_tells_its_reason(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        record = await supervisor.open("plugin", lease=2.0)
+        with pytest.raises(LeaseExpired):
+            await supervisor.load(record.handle, "slow:main")
+        record = await supervisor.open("other")
+        async with trio.open_nursery() as nursery:
+
+            async def load() -> None:
+                with pytest.raises(SessionStopped, match="disposed"):
+                    await supervisor.load(record.handle, "slow:main")
+
+            nursery.start_soon(load)
+            await trio.sleep(1)
+            await supervisor.dispose(record.handle)
+
+
+async def test_a_session_without_an_execution_ends_as_not_started(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        record = await supervisor.open("plugin")
+        assert await supervisor.dispose(record.handle) == NotStarted()
+
+
+async def test_a_forged_handle_is_stale(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        record = await supervisor.open("plugin")
+        for forged in (
+            Handle(record.handle.key, 1, "0" * 32),
+            Handle(record.handle.key, 2, record.handle.token),
+            Handle(Key("other"), 1, record.handle.token),
+        ):
+            with pytest.raises(StaleSession):
+                supervisor.renew(forged)
+
+
+async def test_closing_stops_every_session(autojump_clock):
+    async with stage() as s:
+        async with s.supervisor() as supervisor:
+            handles = []
+            for name in ("a", "b", "c"):
+                record = await supervisor.open(name)
+                await supervisor.load(record.handle, "worker:main")
+                handles.append(record.handle)
+        for handle in handles:
+            phase = supervisor.status(handle).phase
+            assert isinstance(phase, Stopped)
+            assert phase.stop.reason == "shutdown"
+        with pytest.raises(Closed):
+            await supervisor.open("d")
+
+
+async def test_the_next_supervisor_knows_what_was(autojump_clock):
+    async with stage() as s:
+        async with s.supervisor() as supervisor:
+            record = await supervisor.open("plugin", request="r")
+            await supervisor.load(record.handle, "worker:main")
+        async with s.supervisor() as supervisor:
+            assert await supervisor.high_water("plugin") == 1
+            again = await supervisor.open("plugin", request="r")
+            assert isinstance(again.phase, Stopped)
+            assert again.phase.stop.reason == "shutdown"
+            assert not again.phase.recovered
+
+
+async def test_what_a_crashed_supervisor_left_is_ended_by_the_next(autojump_clock):
+    async with stage() as s:
+        async with s.doomed() as supervisor:
+            record = await supervisor.open("plugin")
+            await supervisor.load(record.handle, "worker:main")
+        async with s.supervisor() as supervisor:
+            phase = supervisor.status(record.handle).phase
+            assert isinstance(phase, Stopped)
+            assert phase.recovered
+            assert phase.stop.reason == "recovered"
+            with pytest.raises(SessionStopped):
+                supervisor.renew(record.handle)
+
+
+async def test_a_live_execution_is_adopted_with_its_lease(autojump_clock):
+    async with stage() as s:
+        async with s.doomed(orphaned="adopt") as supervisor:
+            record = await supervisor.open("plugin")
+            await supervisor.load(record.handle, "worker:main")
+            await trio.sleep(3)
+        async with s.supervisor(orphaned="adopt") as supervisor:
+            status = supervisor.status(record.handle)
+            assert isinstance(status.phase, Loaded)
+            assert status.remaining is not None
+            assert 5.0 < status.remaining < 7.5
+            supervisor.renew(record.handle)
+            await trio.sleep(9)
+            assert isinstance(supervisor.status(record.handle).phase, Loaded)
+            await trio.sleep(2)
+            with pytest.raises(LeaseExpired):
+                supervisor.renew(record.handle)
+
+
+async def test_drain_lets_sessions_end_and_stops_the_rest(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor:
+        short = await supervisor.open("short")
+        await supervisor.load(short.handle, "short:main")
+        long = await supervisor.open("long")
+        await supervisor.load(long.handle, "worker:main")
+        assert await supervisor.drain(5.0) == (long.handle,)
+        with pytest.raises(Closed):
+            await supervisor.open("more")

@@ -1,0 +1,94 @@
+"""Which process is meant: a process id alone says nothing, since it is given again.
+
+A process is signalled through a descriptor of it, which is opened first and stays the same
+process's; then it is seen whether that is the one that is meant; then the signal is sent.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trio_reactor.supervision.model.child import ProcessIdentity
+
+__all__ = ["boot_id", "identity_of", "is_ended", "pid_namespace", "send_signal", "verified"]
+
+
+@functools.cache
+def boot_id() -> str:
+    """Which start of the machine this is."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@functools.cache
+def pid_namespace() -> int:
+    """The namespace in which process ids count here."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def stat_fields(pid: int) -> list[bytes]:
+    """What the kernel says of a process, from its state on (the third field in its manual).
+
+    Raises:
+        OSError: There is none.
+    """
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+def identity_of(pid: int) -> ProcessIdentity:
+    """The identity of a process that has that id now.
+
+    Raises:
+        OSError: There is none.
+    """
+    return ProcessIdentity(pid, int(stat_fields(pid)[19]), boot_id(), pid_namespace())
+
+
+def is_ended(pid: int) -> bool:
+    """Whether the process of that id has ended, be it that nobody has collected it yet."""
+    try:
+        return stat_fields(pid)[0] in (b"Z", b"X")
+    except OSError:
+        return True
+
+
+@contextmanager
+def verified(identity: ProcessIdentity) -> Iterator[int | None]:
+    """A descriptor of exactly that process; `None` if it is no more."""
+    if identity.boot_id != boot_id() or identity.pid_namespace != pid_namespace():
+        yield None
+        return
+    try:
+        fd = os.pidfd_open(identity.pid)
+    except OSError:
+        yield None
+        return
+    try:
+        try:
+            same = identity_of(identity.pid) == identity and not is_ended(identity.pid)
+        except OSError:
+            same = False
+        yield fd if same else None
+    finally:
+        os.close(fd)
+
+
+def send_signal(identity: ProcessIdentity, number: int) -> bool:
+    """Send it a signal.
+
+    Returns:
+        Whether it could be sent: it is no more, or not ours, otherwise.
+    """
+    with verified(identity) as fd:
+        if fd is None:
+            return False
+        try:
+            signal.pidfd_send_signal(fd, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True

@@ -1,0 +1,251 @@
+"""Executions as processes of this machine, each under a guard of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from contextlib import AbstractAsyncContextManager, ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, final
+
+import trio
+
+from trio_reactor.supervision.errors import ExecutionFailed
+from trio_reactor.supervision.execution.protocol import LaunchOrder, Unit
+from trio_reactor.supervision.model.child import Child, Orphan
+from trio_reactor.supervision.model.ends import ExitStatus
+from trio_reactor.supervision.model.work import PythonCode
+from trio_reactor.world import SystemWorld, World
+
+from . import deadlines, limits, recovery
+from .deadlines import Deadlines
+from .hub import Hub
+from .identity import boot_id, identity_of
+from .spawn import Ends, GuardText, spawn
+from .timer import make_timer, set_timer
+from .unit import ProcessUnit
+
+__all__ = ["LocalProcesses"]
+
+
+@final
+class LocalProcesses:
+    """Children that are processes of this machine.
+
+    Each is one interpreter, the guard, and below it the process that runs the code.  See
+    `trio_reactor.supervision.child` for what the code is given.
+
+    Args:
+        max_output: Bytes kept of what a child writes to its standard output and error, the last.
+        cgroup: A directory of the control groups' file system (version 2) that is this
+            application's to make others in; the controllers that limits need (`memory`, `pids`)
+            are enabled in its `cgroup.subtree_control`.  Without one, limits are the kernel's of
+            each process.
+        unenforceable: What to do about a limit that cannot be enforced: refuse the launch, or go
+            on and record it as `"none"`.
+        confirmation_timeout: Seconds, after it was killed, within which a child that is left must
+            be seen to have ended.
+        world: The clocks and identifiers.
+
+    Raises:
+        ExecutionFailed: This is not Linux.
+        ValueError: A number is out of its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_output: int = 65_536,
+        cgroup: str | os.PathLike[str] | None = None,
+        unenforceable: Literal["refuse", "record"] = "refuse",
+        confirmation_timeout: float = 5.0,
+        world: World | None = None,
+    ) -> None:
+        if sys.platform != "linux":
+            raise ExecutionFailed(f"local processes need Linux; this is {sys.platform}")
+        if max_output < 0:
+            raise ValueError(f"max_output must not be negative: {max_output}")
+        if not 0 < confirmation_timeout < float("inf"):
+            raise ValueError(
+                f"confirmation_timeout must be positive and finite: {confirmation_timeout}"
+            )
+        if unenforceable not in ("refuse", "record"):
+            raise ValueError(f"unenforceable is 'refuse' or 'record', not {unenforceable!r}")
+        self._max_output = max_output
+        self._cgroup = None if cgroup is None else Path(cgroup)
+        self._unenforceable: Literal["refuse", "record"] = unenforceable
+        self._confirmation_timeout = confirmation_timeout
+        self._world = SystemWorld() if world is None else world
+        self._hub = Hub()
+        self._deadlines: Deadlines | None = None
+        self._text: GuardText | None = None
+
+    def launch(self, order: LaunchOrder, /) -> AbstractAsyncContextManager[Unit]:
+        """Make a child that waits to be started; see `Execution.launch`.
+
+        Entering makes the process in one step that cannot be cancelled; it takes as long as the
+        kernel takes to start a program.
+        """
+        return _Launch(self, order)
+
+    async def recover(self, orphan: Orphan, /) -> ExitStatus | None:
+        """Find the child of a supervisor that is gone, and end it; see `Execution.recover`."""
+        return await recovery.recover(
+            orphan, cgroup=self._cgroup, timeout=self._confirmation_timeout
+        )
+
+    def make(self, order: LaunchOrder) -> ProcessUnit:
+        """Start a guard, and record who it is.
+
+        Raises:
+            ExecutionFailed: It cannot be.
+            LimitRefused: A limit cannot be enforced.
+        """
+        nonce = order.launch.nonce
+        if order.launch.boot_id and order.launch.boot_id != boot_id():
+            raise ExecutionFailed("the launch was ordered before this machine was started again")
+        if order.launch.by <= self._world.boottime():
+            raise ExecutionFailed("the time to launch the child in has passed")
+        if not (nonce.isascii() and nonce.isalnum()):
+            raise ExecutionFailed("the launch's nonce must be letters and digits")
+        plan = limits.plan(
+            order.limits,
+            cgroup=self._cgroup,
+            name=nonce,
+            unenforceable=self._unenforceable,
+            privileged=limits.is_privileged(),
+        )
+        if self._text is None:
+            self._text = GuardText()
+            self._deadlines = Deadlines()
+        assert self._deadlines is not None  # noqa: S101 - made together
+        with ExitStack() as undo, ExitStack() as given:
+            try:
+                ends, theirs, listener = _connect(undo, given, order.orphaned == "adopt", nonce)
+                set_timer(ends.timer, order.launch.by)
+            except OSError as failure:
+                raise ExecutionFailed(
+                    f"the child cannot be connected: {failure.strerror}"
+                ) from failure
+            slot = self._deadlines.take()
+            undo.callback(self._deadlines.give_back, slot)
+            deadlines.tell(self._deadlines.fd, slot, order.launch.by)
+            limits.prepare(plan)
+            if plan.cgroup is not None:
+                undo.callback(limits.discard, plan.cgroup)
+            output, control, channel, *kept = theirs
+            pid = spawn(
+                nonce,
+                order.launch.by,
+                order.orphaned,
+                order.work.environment if isinstance(order.work, PythonCode) else (),
+                (output, control, channel, ends.timer, self._deadlines.fd, self._text.fd, *kept),
+            )
+            undo.callback(_reap, pid)
+            try:
+                pidfd = os.pidfd_open(pid)
+                undo.callback(os.close, pidfd)
+                process = identity_of(pid)
+            except OSError as failure:
+                raise ExecutionFailed(f"the child cannot be identified: {failure}") from failure
+            unit = ProcessUnit(
+                world=self._world,
+                hub=self._hub,
+                child=Child(
+                    process,
+                    address=listener,
+                    secret=self._world.token() if listener else "",
+                ),
+                order=order,
+                plan=plan,
+                ends=ends,
+                pidfd=pidfd,
+                page=self._deadlines.fd,
+                slot=slot,
+                max_output=self._max_output,
+                confirmation_timeout=self._confirmation_timeout,
+                on_release=self._deadlines.give_back,
+            )
+            undo.pop_all()
+            return unit
+
+
+def _connect(
+    undo: ExitStack, given: ExitStack, adoptable: bool, nonce: str
+) -> tuple[Ends, list[int], str]:
+    """Make what connects this process with a guard.
+
+    Returns:
+        Our ends; what the guard is given of it, its output first; and where it can be found by an
+        adopter.
+
+    Raises:
+        OSError: There are no more descriptors.
+    """
+    output, output_given = os.pipe2(os.O_CLOEXEC)
+    undo.callback(os.close, output)
+    given.callback(os.close, output_given)
+    os.set_blocking(output, False)
+    control, control_given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    undo.callback(control.close)
+    given.callback(control_given.close)
+    control.setblocking(False)
+    channel, channel_given = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    undo.callback(channel.close)
+    given.callback(channel_given.close)
+    channel.setblocking(False)
+    timer = make_timer()
+    undo.callback(os.close, timer)
+    theirs = [output_given, control_given.fileno(), channel_given.fileno()]
+    address = ""
+    if adoptable:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        given.callback(listener.close)
+        address = f"@trio-reactor-{nonce}"
+        listener.bind("\0" + address[1:])
+        listener.listen(1)
+        theirs += [listener.fileno(), channel.fileno(), output]
+    return Ends(control, channel, output, timer), theirs, address
+
+
+def _reap(pid: int) -> None:
+    """End a guard that nobody has told anything, and see it end."""
+    os.kill(pid, 9)
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # collected by whoever collects all children of this application
+
+
+@final
+class _Launch:
+    """The life of one child, as a block."""
+
+    __slots__ = ("_order", "_processes", "_unit")
+
+    def __init__(self, processes: LocalProcesses, order: LaunchOrder) -> None:
+        self._processes = processes
+        self._order: LaunchOrder | None = order
+        self._unit: ProcessUnit | None = None
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aenter__(self) -> Unit:
+        order, self._order = self._order, None
+        if order is None:
+            raise RuntimeError("a launch is entered once")
+        await trio.lowlevel.checkpoint()
+        self._unit = self._processes.make(order)
+        return self._unit
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._unit is not None  # noqa: S101 - it was entered
+        unit, self._unit = self._unit, None
+        await unit.leave()
