@@ -65,7 +65,7 @@ class SharedLines(Lines):
     async def host(self, incarnation: str, /) -> HostFacts | None:
         return None
 
-    async def fence(self, incarnation: str, beats: int, /) -> bool:
+    async def fence(self, seen: HostFacts, /) -> bool:
         return True
 
 
@@ -74,6 +74,7 @@ def change(name: str) -> Change:
     return Change(record, encode(record))
 
 
+HOST = HostFacts("host-2", "host", 3, 10.0, fenced=False)
 ONE, TWO, THREE = change("one"), change("two"), change("three")
 
 
@@ -228,7 +229,7 @@ async def test_a_shared_journal_stays_one(autojump_clock: MockClock) -> None:
     async with store.open() as journal:
         assert isinstance(journal, SharedJournal)
         assert (journal.incarnation, journal.lease) == ("host-1", 10.0)
-        for call in (journal.beat, lambda: journal.fence("host-2", 3)):
+        for call in (journal.beat, lambda: journal.fence(HOST)):
             with pytest.raises(StoreFailed):
                 await call()
             assert await call()
