@@ -225,6 +225,11 @@ class ProcessUnit:
             set_timer(self._ends.timer, deadline)
             deadlines.tell(self._page, self._slot, deadline)
 
+    @property
+    def deadline(self) -> float:
+        """When it has to end, as it was last told."""
+        return deadlines.told(self._page, self._slot)
+
     def interrupt(self) -> None:
         """Ask it to end: the code's process group gets SIGTERM."""
         self._send_if_possible(("interrupt",))
