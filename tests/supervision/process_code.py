@@ -186,3 +186,9 @@ def open_many(session):
 def burn(session):
     while True:
         pass
+
+
+def write_on(session):
+    while True:
+        os.write(1, b"line\n" * 200)
+        time.sleep(0.002)
