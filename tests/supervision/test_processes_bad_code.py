@@ -9,7 +9,7 @@ import pytest
 import trio
 from process_stage import WORLD, code, left_of, lives, order, shell, soon
 
-from trio_reactor.supervision.errors import ExecutionFailed
+from trio_reactor.supervision.errors import CodeFailed, ExecutionFailed
 from trio_reactor.supervision.execution.processes import LocalProcesses
 from trio_reactor.supervision.model.ends import ExitStatus
 from trio_reactor.supervision.model.work import Command, PythonCode
@@ -61,8 +61,6 @@ async def test_a_process_that_ends_while_it_imports_is_no_failure_of_code(tmp_pa
 
 @pytest.mark.parametrize(("name", "said"), [("leave", "SystemExit"), ("syntax", "SyntaxError")])
 async def test_an_import_that_fails_is_told_as_the_codes_failure(tmp_path, name, said) -> None:
-    from trio_reactor.supervision.errors import CodeFailed
-
     async with LocalProcesses().launch(order(bad(tmp_path, name))) as unit:
         unit.renew(soon())
         with pytest.raises(CodeFailed) as caught:
@@ -71,8 +69,6 @@ async def test_an_import_that_fails_is_told_as_the_codes_failure(tmp_path, name,
 
 
 async def test_what_failing_code_says_is_bounded(tmp_path) -> None:
-    from trio_reactor.supervision.errors import CodeFailed
-
     async with LocalProcesses().launch(order(bad(tmp_path, "long"))) as unit:
         unit.renew(soon())
         with pytest.raises(CodeFailed) as caught:
@@ -137,6 +133,7 @@ async def test_stopping_its_guard_does_not_save_it() -> None:
     async with LocalProcesses().launch(made) as unit:
         unit.renew(soon())
         await unit.start()
+        await unit.channel.send_all(b"!")
         assert await unit.channel.receive_some() == b"stopped"
         unit.kill()
         await unit.wait_exited()

@@ -14,7 +14,7 @@ import trio
 from process_stage import HERE, WORLD, code, left_of, lives, order, soon
 
 from trio_reactor.supervision.errors import AdoptionFailed, TerminationUnconfirmed
-from trio_reactor.supervision.execution.processes import LocalProcesses
+from trio_reactor.supervision.execution.processes import LocalProcesses, adoption
 from trio_reactor.supervision.execution.protocol import Adopting, LaunchOrder
 from trio_reactor.supervision.model.child import Child, Launch, Orphan
 
@@ -192,8 +192,6 @@ async def test_an_adopter_that_does_not_know_the_secret_is_refused() -> None:
 async def test_of_two_adopters_one_wins() -> None:
     gone = Gone("echo", "adopt", 60)
     gone.kill()
-    from trio_reactor.supervision.execution.processes import adoption
-
     first = await adoption.prove(gone.orphan)
     with pytest.raises(AdoptionFailed, match="supervisor that lives"):
         await adoption.prove(gone.orphan)
@@ -212,5 +210,3 @@ async def test_what_is_gone_cannot_be_adopted() -> None:
     with pytest.raises(AdoptionFailed):
         async with LocalProcesses().adopt(gone.orphan, gone.order):
             pass
-
-
