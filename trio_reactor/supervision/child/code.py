@@ -176,8 +176,9 @@ def _call(
 
     faulthandler.register(stack_signal, file=stack, all_threads=True)
     os.set_inheritable(channel, False)
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(line_buffering=True)  # what a killed process wrote is not lost
+    output: Any = sys.stdout
+    if output is not None:
+        output.reconfigure(line_buffering=True)  # what a killed process wrote is not lost
     specifier: str = order["specifier"]
     sys.argv[:] = [specifier]
     known = set(sys.path)
@@ -299,7 +300,8 @@ def _hasher() -> Any:
             from _sha256 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415
         except ImportError:
             from hashlib import sha256  # noqa: PLC0415 - always there, and slow to import
-    return sha256()
+    hasher: Any = sha256()
+    return hasher
 
 
 def _digest(data: bytes) -> str:
