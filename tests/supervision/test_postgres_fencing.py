@@ -18,6 +18,7 @@ from trio_reactor.supervision.errors import HostFenced, KeyHeld, StaleSession
 from trio_reactor.supervision.hosts.tenure import Tenure
 from trio_reactor.supervision.model.keys import Key
 from trio_reactor.supervision.store.postgres import PostgresJournal, PostgresStore
+from trio_reactor.supervision.store.postgres.link import MAX_THREADS
 from trio_reactor.supervision.store.protocol import HostFacts
 from trio_reactor.world import SystemWorld
 
@@ -292,6 +293,47 @@ async def test_a_host_that_comes_back_and_one_that_takes_over_do_not_both_have_a
             "StaleSession",
             "StaleSession",
         ]
+
+
+async def test_an_old_record_that_its_host_comes_back_for_is_not_taken_from_it(
+    conninfo: str,
+) -> None:
+    async with two_hosts(conninfo) as (one, two):
+        assert await two.fence(await seen(two, one))
+        assert await two.commit([change("a", 2)]) == [None]
+        verdicts: list[object] = []
+
+        async def stop_the_old_one() -> None:
+            verdicts.extend(await two.commit([change("a", 1, STOPPED)]))
+
+        with sql(conninfo) as coming:
+            async with trio.open_nursery() as nursery:
+                with coming.transaction():
+                    row = coming.execute(
+                        "SELECT trio_reactor.enter_host("
+                        "'one again', 'one', 10.0, '', 0, 0, 0, NULL, NULL, NULL)"
+                    ).fetchone()
+                    assert row == ("",)
+                    nursery.start_soon(stop_the_old_one)
+                    await until_waiting(conninfo, 1)
+            assert [type(verdict) for verdict in verdicts] == [StaleSession]
+            rows = coming.execute(
+                "SELECT incarnation FROM trio_reactor.record WHERE generation = 1"
+            ).fetchall()
+            assert rows == [("one again",)]
+
+
+async def test_fences_that_are_left_while_they_wait_hold_up_nothing(conninfo: str) -> None:
+    async with two_hosts(conninfo) as (one, two):
+        facts = await seen(two, one)
+        with sql(conninfo) as other, other.transaction():
+            other.execute("SELECT 1 FROM trio_reactor.host FOR UPDATE")
+            for _ in range(2 * MAX_THREADS):
+                with trio.move_on_after(0.05) as scope:
+                    await two.fence(facts)
+                assert scope.cancelled_caught
+            with trio.fail_after(2):
+                assert (await two.look(KEY)).generation == 1
 
 
 async def test_a_dead_hosts_key_is_taken_over_no_sooner_than_its_lease_and_the_margin(
