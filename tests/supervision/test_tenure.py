@@ -145,6 +145,18 @@ async def test_everything_ends_at_the_horizon_even_while_a_beat_hangs(
         nursery.cancel_scope.cancel()
 
 
+async def test_everything_ends_at_the_horizon_also_between_two_beats_that_fail(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with staged(MemoryDatabase()) as stage, trio.open_nursery() as nursery:
+        nursery.start_soon(stage.tenure.run)
+        await stage.tenure.wait_holding()
+        stage.journal.beating = failing
+        await trio.sleep(20)
+        assert stage.said == [(0.0, 9.0), (9.0, "end all")]
+        nursery.cancel_scope.cancel()
+
+
 async def test_an_answer_that_comes_after_its_own_horizon_gives_nothing(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -352,6 +364,27 @@ async def test_a_claim_returns_what_the_dead_host_wrote_last(
             return await here.journal.journal.fence(seen)
 
         here.journal.fence = written_at_last
+        facts = await here.tenure.claim(KEY, expected_generation=1)
+        assert facts.record is not None
+        assert facts.record.phase == STOPPED
+
+
+async def test_a_claim_that_finds_the_host_fenced_looks_at_the_key_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    database = MemoryDatabase()
+    async with staged(database, "there") as there, staged(database) as here:
+        await there.journal.commit([change("kernel", 1)])
+
+        async def fenced_meanwhile(incarnation: str) -> HostFacts | None:
+            seen = database.host(incarnation)
+            assert seen is not None
+            if not seen.fenced:
+                await there.journal.commit([change("kernel", 1, STOPPED)])
+                assert database.fence(seen)
+            return await here.journal.journal.host(incarnation)
+
+        here.journal.host = fenced_meanwhile
         facts = await here.tenure.claim(KEY, expected_generation=1)
         assert facts.record is not None
         assert facts.record.phase == STOPPED
