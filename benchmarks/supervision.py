@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
+import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,6 +24,7 @@ from trio_reactor.supervision import (
     Key,
     Limits,
     Loaded,
+    LocalProcesses,
     MemoryStore,
     Open,
     PythonCode,
@@ -45,6 +48,7 @@ MEASURED = 500
 WRITERS = 64
 ROUNDS = 6
 RENEWALS = 50_000
+SPAWNS = 20
 
 _LONG = SupervisorOptions(lease=7_200.0, max_lease=86_400.0)
 """No lease ends in the hour that is measured."""
@@ -185,6 +189,46 @@ async def _recovery() -> float:
             return time.perf_counter() - began
 
 
+WORKER = """
+import json
+
+def main(session):
+    session.receive()  # until it is asked to end
+"""
+
+
+@contextmanager
+def _worker() -> Generator[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "bench_worker.py").write_text(WORKER)
+        yield directory
+
+
+async def _guarded() -> float:
+    """Seconds to open, load and dispose of one real session, guard and all."""
+    with _worker() as directory:
+        work = PythonCode("bench_worker:main", path=(directory,))
+        store = SqliteStore(Path(directory, "journal.db"))
+        async with open_supervisor(store, LocalProcesses(), options=_LONG) as supervisor:
+            began = time.perf_counter()
+            for number in range(SPAWNS):
+                record = await supervisor.open(f"worker {number}")
+                await supervisor.load(record.handle, work)
+                await supervisor.dispose(record.handle)
+            return (time.perf_counter() - began) / SPAWNS
+
+
+async def _bare() -> float:
+    """Seconds that `trio.run_process` takes to have the interpreter import the same module."""
+    with _worker() as directory:
+        command = [sys.executable, "-c", "import bench_worker"]
+        environment = os.environ | {"PYTHONPATH": directory}
+        began = time.perf_counter()
+        for _ in range(SPAWNS):
+            await trio.run_process(command, env=environment)
+        return (time.perf_counter() - began) / SPAWNS
+
+
 def _virtual(measure: Callable[[], Awaitable[float]]) -> float:
     return trio.run(measure, clock=trio.testing.MockClock(autojump_threshold=0))
 
@@ -230,6 +274,14 @@ BENCHMARKS: Sequence[Benchmark] = (
         functools.partial(_real, functools.partial(_journaled, _one_by_one)),
         at_least=4,
         rounds=3,
+    ),
+    Benchmark(
+        "spawn_load_dispose_vs_run_process",
+        "s",
+        functools.partial(_real, _guarded),
+        functools.partial(_real, _bare),
+        at_most=1.4,
+        rounds=5,
     ),
     Benchmark("recover_1000_records_s", "s", functools.partial(_real, _recovery), rounds=3),
 )

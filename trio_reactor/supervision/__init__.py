@@ -29,6 +29,7 @@ from .errors import (
     TerminationUnconfirmed,
 )
 from .events import SUPERVISION_EVENTS, SupervisionEvent
+from .execution.processes import LocalProcesses
 from .execution.protocol import Execution, OrphanPolicy, Output, OutputStatistics
 from .model.ends import (
     Exited,
@@ -89,6 +90,7 @@ __all__ = [
     "Limits",
     "Loaded",
     "Loading",
+    "LocalProcesses",
     "MemoryStore",
     "NotStarted",
     "Open",
