@@ -23,13 +23,17 @@ class Task(msgspec.Struct):
     deadline: float | None
 
 
+def die(words: bytes, told: Path) -> None:
+    told.write_bytes(words)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 async def orphan(task: Task, told: Path) -> None:
     async with LocalProcesses(unenforceable="record").launch(task.order) as unit:
         if task.deadline is not None:
             unit.renew(task.deadline)
             await unit.start()
-        told.write_bytes(msgspec.json.encode(unit.child))
-        os.kill(os.getpid(), signal.SIGKILL)
+        die(msgspec.json.encode(unit.child), told)
 
 
 if __name__ == "__main__":
