@@ -33,10 +33,9 @@ def lookup_source(host: str, port: int, *, goodbye: float = 1.0) -> SourceOpener
             raise OpenFailed("a session ends with its connection: there is nothing to adopt")
         began = trio.current_time()
         stream = await trio.open_tcp_stream(host, port)
-        async with stream, trio.open_nursery() as nursery:
+        async with trio.open_nursery() as nursery, stream:  # closed first, which ends `run`
             source = LookupSource(stream, goodbye)
-            nursery.start_soon(source.write)
-            nursery.start_soon(source.read)
+            nursery.start_soon(source.run)
             match await source.ask("open"):
                 case ["hello", session, seconds] if SECONDS.fullmatch(seconds):
                     # Counted from before the server did: so it is not over before we think so.
@@ -51,7 +50,6 @@ def lookup_source(host: str, port: int, *, goodbye: float = 1.0) -> SourceOpener
             finally:
                 with trio.CancelScope(shield=True):
                     await source.close()
-                nursery.cancel_scope.cancel()
 
     return open_source
 
@@ -72,7 +70,6 @@ class LookupSource:
         self._asked: deque[trio.MemorySendChannel[list[str]]] = deque()
         self._ended, self._cause = trio.Event(), Lost("the server said goodbye")
         self._confirmed = self._closed = False
-        self._closing = trio.Lock()
         self._cleanup: Cleanup | None = None
 
     # --8<-- [end:source]
@@ -108,14 +105,23 @@ class LookupSource:
     # --8<-- [end:ask]
 
     # --8<-- [start:tasks]
-    async def write(self) -> None:
-        """Send what is to be said; a task of the opener's."""
+    async def run(self) -> None:
+        """Talk to the server until the connection has ended; a task of the opener's.
+
+        Shielded, so that who is cancelled can still say goodbye.
+        """
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                await self._read()
+                nursery.cancel_scope.cancel()
+
+    async def _write(self) -> None:
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            async for line in self._said:  # `read` hears of an end, too
+            async for line in self._said:  # who reads hears of an end, too
                 await self._stream.send_all(line)
 
-    async def read(self) -> None:
-        """Hear the answers until the session has ended; a task of the opener's."""
+    async def _read(self) -> None:
         rest = b""
         try:
             async for more in self._stream:
@@ -149,17 +155,17 @@ class LookupSource:
     async def close(self) -> Cleanup:
         """Say goodbye and hang up; everyone gets the same evidence."""
         self._closed = True
-        async with self._closing:
-            if self._cleanup is None:
-                with trio.move_on_after(self._goodbye), contextlib.suppress(Lost, Overflow):
-                    await self.ask("close")  # which the end answers
-                await self._stream.aclose()
-                self._cleanup = Cleanup.of(
-                    self.id,
-                    allocation="owned",
-                    termination="confirmed" if self._confirmed else "unconfirmed",
-                    connection="closed",
-                )
+        if self._cleanup is None:
+            with trio.move_on_after(self._goodbye), contextlib.suppress(Lost, Overflow):
+                await self.ask("close")  # which the end answers
+            await self._stream.aclose()
+            # Nothing can be heard any more: so whoever comes here at the same time says the same.
+            self._cleanup = Cleanup.of(
+                self.id,
+                allocation="owned",
+                termination="confirmed" if self._confirmed else "unconfirmed",
+                connection="closed",
+            )
         return self._cleanup
 
 

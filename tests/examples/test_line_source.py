@@ -1,9 +1,6 @@
-"""The source that the guide builds: a renewal runs on it, and nonsense does not break it."""
+"""The source that plays: a renewal runs on it, and nonsense does not break it."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 import pytest
 import trio
@@ -21,9 +18,6 @@ from trio_reactor.renewal import (
     open_renewal,
 )
 from trio_reactor.renewal.events import HandedOver, Prepared
-
-ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "guide" / "write-a-source.md"
 
 
 async def test_a_renewal_hands_over_from_one_session_to_the_next(nursery: trio.Nursery) -> None:
@@ -125,14 +119,3 @@ class Frames:
 
     def lost(self, cause: Exception | None, /) -> None:
         self.losses.append(cause)
-
-
-def test_every_part_that_the_guide_shows_is_there() -> None:
-    shown = re.findall(r'--8<-- "([^:"]+):([a-z]+)"', GUIDE.read_text())
-    assert len(shown) >= 6
-    for path, part in shown:
-        text = (ROOT / path).read_text()
-        assert f"# --8<-- [start:{part}]" in text
-        assert f"# --8<-- [end:{part}]" in text
-    there = re.findall(r"\[start:([a-z]+)\]", (ROOT / "examples/line_source/source.py").read_text())
-    assert sorted(part for path, part in shown if path.endswith("source.py")) == sorted(there)
