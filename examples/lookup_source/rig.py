@@ -27,7 +27,7 @@ class LookupRig(Rig):
 
     def __init__(self, server: LookupServer, port: int) -> None:
         self._server = server
-        self._opener = lookup_source("127.0.0.1", port, goodbye=0.3)
+        self._opener = lookup_source("127.0.0.1", port)
 
     @property
     def opener(self) -> SourceOpener[LookupSource]:

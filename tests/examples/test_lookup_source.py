@@ -36,7 +36,7 @@ async def test_the_lookup_source_conforms(case: Case) -> None:
 @asynccontextmanager
 async def opened(server: LookupServer) -> AsyncGenerator[LookupSource]:
     async with trio.open_nursery() as nursery:
-        opener = lookup_source("127.0.0.1", await nursery.start(server.serve), goodbye=0.3)
+        opener = lookup_source("127.0.0.1", await nursery.start(server.serve), goodbye=0.5)
         with trio.fail_after(20):
             async with opener(Predecessor()) as source:
                 yield source

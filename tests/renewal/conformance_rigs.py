@@ -25,7 +25,7 @@ from trio_reactor.renewal.websocket import (
     websocket_terminate,
 )
 from trio_reactor.renewal.websocket.wire import CloseCode
-from trio_reactor.testing import Faults, Never, Plan
+from trio_reactor.testing import Fails, Faults, Never, Plan
 from trio_reactor.world import SeededWorld
 
 SILENCE = Plan(
@@ -96,6 +96,9 @@ class SimulationRig(Rig):
         for source in self.provider.live.values():
             source.faults = faults
 
+    async def refuse_input(self, source: Source, /) -> None:
+        self._live(source).faults = Faults(Plan({"input": {1: Fails("refused")}}))
+
     async def refuse_opens(self) -> None:
         self.provider.refusing = lambda: OpenFailed("the simulated provider is full")
 
@@ -132,6 +135,7 @@ class WebSocketRig(Rig):
         )
         self._opener = websocket_source(url, token=TOKEN, options=options)
         self._terminate = websocket_terminate(url, token=TOKEN, options=options)
+        self._left_behind = 0
 
     @property
     def opener(self) -> SourceOpener:
@@ -148,13 +152,14 @@ class WebSocketRig(Rig):
 
     async def leave_behind(self) -> AllocationRecord:
         # Nothing that is sent to end it arrives any more, as if its process had been killed.
-        intended_at = time.time()
-        async with self._opener(Predecessor(key="left-behind")) as source:
+        self._left_behind += 1
+        key, intended_at = f"left-behind-{self._left_behind}", time.time()
+        async with self._opener(Predecessor(key=key)) as source:
             assert isinstance(source, WebSocketSource)
             assert source.lifetime is not None
             ends_by = time.time() + source.lifetime
             record = AllocationRecord(
-                "left-behind", "rig", intended_at, source.id, source.allocation, ends_by
+                key, "rig", intended_at, source.id, source.allocation, ends_by
             )
             self._line.down = True
             self._line.cut()

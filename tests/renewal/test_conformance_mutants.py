@@ -689,6 +689,19 @@ class Disowning(Good):
         )
 
 
+class Halting(MutantRig):
+    """Forgets what it has allocated if its adoption is cancelled right after."""
+
+    @asynccontextmanager
+    async def open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
+        if predecessor.adopt is not None:
+            self.left_behind += 1
+            await trio.lowlevel.checkpoint()
+            self.left_behind -= 1
+        async with super().open(predecessor) as source:
+            yield source
+
+
 class Forgiving(MutantRig):
     """Fails at what has ended already."""
 
@@ -715,6 +728,32 @@ class Lisping(Good):
 
     async def send_input(self, data: bytes, /) -> None:
         await self.inner.send_input(data.partition(b"\n")[0])
+
+
+class Offended(Good):
+    """Takes no more input once a piece was refused."""
+
+    refused = False
+
+    async def send_input(self, data: bytes, /) -> None:
+        if self.refused:
+            raise Refused("once is enough", outcome="replied")
+        try:
+            await self.inner.send_input(data)
+        except Refused:
+            self.refused = True
+            raise
+
+
+class Insistent(Good):
+    """Sends a piece that was refused once more."""
+
+    async def send_input(self, data: bytes, /) -> None:
+        try:
+            await self.inner.send_input(data)
+        except Refused:
+            await self.inner.send_input(data)
+            raise
 
 
 class Patient(Good):
@@ -774,6 +813,7 @@ MUTANTS: dict[str, type[MutantRig | Good]] = {
     "what has ended, or never was, is not adopted: OpenFailed, and nothing is left": Replacing,
     "what was left behind is adopted as it was, and nothing is allocated beside it": Spending,
     "what was adopted works, and closing it proves that it has ended": Disowning,
+    "an adoption that is cancelled leaves no more than there was, at whichever checkpoint": Halting,
     "what was left behind is terminated, which is proven, also when it is asked again": Forgiving,
     "what was left behind and is known by its key only is terminated, or not said to be": Bluffing,
     "as long as it is left alone it does not end, and who stops waiting ends nothing": Nervous,
@@ -814,6 +854,7 @@ MUTANTS: dict[str, type[MutantRig | Good]] = {
     "one that was closed does not reconnect": Undead,
     "a reconnect that is not answered leaves promptly": SlowToReconnect,
     "what it is given is heard by the other side, once and in order": Lisping,
+    "a piece of input that is refused raises Refused, and the next is heard": Offended,
     "input for a connection that is lost raises Lost": Patient,
     "input for one that was closed raises what is expected": Puzzled,
     "input that is not answered leaves promptly when it is cancelled": Obstinate,
@@ -927,6 +968,7 @@ OTHERS: list[tuple[str, type[MutantRig | Good]]] = [
     ("what was left behind is terminated, which is proven, also when it is asked again", Empty),
     ("what was left behind is terminated, which is proven, also when it is asked again", Idle),
     ("what it is given is heard by the other side, once and in order", Repeating),
+    ("a piece of input that is refused raises Refused, and the next is heard", Insistent),
     ("input for one that was closed raises what is expected", Patient),
 ]
 

@@ -95,6 +95,11 @@ class Guarded:
         with self._doing("fall_silent"):
             await self._rig.fall_silent()
 
+    async def refuse_input(self, source: Source, /) -> None:
+        """Refuse the next piece of input."""
+        with self._doing("refuse_input"):
+            await self._rig.refuse_input(source)
+
     async def refuse_opens(self) -> None:
         """Refuse every open from now on."""
         with self._doing("refuse_opens"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from trio_reactor.errors import Lost
+from trio_reactor.errors import Lost, Refused
 from trio_reactor.renewal.source import Receptive, Source
 
 from .case import Register
@@ -35,6 +35,23 @@ async def _in_order(trial: Trial) -> None:
         await trial.until_heard(source, given)
         await trial.quiet()  # what is sent once more would come now
         await trial.until_heard(source, given)
+
+
+@RECEPTIVE.case(
+    "a piece of input that is refused raises Refused, and the next is heard",
+    "heard",
+    "refuse_input",
+)
+async def _refused(trial: Trial) -> None:
+    async with trial.opened() as source:
+        receptive = _receptive(trial, source)
+        await receptive.send_input(b"before")
+        await trial.rig.refuse_input(source)
+        with trial.soon("did not take a piece of input"):
+            failure = await _failure(receptive)
+            trial.require(isinstance(failure, Refused), f"raised {failure!r} for refused input")
+            await receptive.send_input(b"after")
+        await trial.until_heard(source, b"beforeafter")
 
 
 @RECEPTIVE.case("input for a connection that is lost raises Lost", "break_connection")

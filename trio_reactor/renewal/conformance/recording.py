@@ -12,10 +12,12 @@ from trio_reactor.renewal.errors import refusal
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.jsonvalue import Json, NotJson, copy_json
 from trio_reactor.renewal.source import Playable, Predecessor, Receptive, Recordable, Source
+from trio_reactor.testing.cancellation import cancel_at
 
 from .case import Register
 from .ears import Ears
 from .guarded import RigFailed
+from .life import MAX_STEPS
 from .trial import Trial
 
 __all__ = ["RECORDABLE"]
@@ -117,6 +119,29 @@ async def _works(trial: Trial) -> None:
             cleanup = await source.close()
         trial.require(has_ended(record, cleanup), f"left of what it had adopted {cleanup}")
     await trial.until_allocated(0, "after what was adopted was closed")
+
+
+@RECORDABLE.case(
+    "an adoption that is cancelled leaves no more than there was, at whichever checkpoint",
+    "leave_behind",
+    "terminate",
+)
+async def _half_adopted(trial: Trial) -> None:
+    for step in range(MAX_STEPS):
+        record = await trial.rig.leave_behind()
+        with cancel_at(step, tasks="all") as scope:
+            try:
+                async with trial.rig.opener(Predecessor(key=record.key, adopt=record)):
+                    pass
+            except Exception as failure:  # noqa: BLE001 - what may come of it, if it is expected
+                trial.require_expected(failure, f"adopting, and cancelled at checkpoint {step}")
+        # It may live on, or have ended: it is recorded, and whoever is next ends it.
+        await _terminate(trial, record)
+        await trial.until_allocated(0, f"after an adoption was cancelled at checkpoint {step}")
+        if not scope.cancel_called:
+            break
+    await trial.quiet()  # what was on its way may arrive late
+    await trial.until_allocated(0, "after the last of them")
 
 
 @RECORDABLE.case(

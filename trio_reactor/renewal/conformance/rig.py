@@ -26,6 +26,7 @@ Cause: TypeAlias = Literal[
     "fall_silent",
     "heard",
     "leave_behind",
+    "refuse_input",
     "refuse_opens",
     "refused",
     "terminate",
@@ -113,6 +114,10 @@ class Rig(ABC):
 
     async def fall_silent(self) -> None:
         """From now on take everything, opens too, and answer nothing."""
+        raise NotImplementedError
+
+    async def refuse_input(self, source: Source, /) -> None:
+        """Refuse the next piece of input of this source, and only that."""
         raise NotImplementedError
 
     async def refuse_opens(self) -> None:
