@@ -9,6 +9,7 @@ from examples.line_source.server import LineServer
 from examples.line_source.source import LineSource, line_source
 from trio_reactor.errors import Lost
 from trio_reactor.renewal import (
+    AllocationRecord,
     AudioFrame,
     ClipRequest,
     OpenFailed,
@@ -87,6 +88,16 @@ async def test_what_does_not_greet_is_a_failed_open(
     with pytest.raises(OpenFailed, match=message):
         async with line_source("127.0.0.1", port)(Predecessor()):
             pytest.fail("it opened")
+
+
+async def test_what_a_dead_process_left_cannot_be_adopted(nursery: trio.Nursery) -> None:
+    server = LineServer()
+    opener = line_source("127.0.0.1", await nursery.start(server.serve))
+    record = AllocationRecord("key", "renewal", 0.0, "session-1")
+    with pytest.raises(OpenFailed, match="nothing to adopt"):
+        async with opener(Predecessor(key="key", adopt=record)):
+            pytest.fail("it opened")
+    assert server.sessions == ()
 
 
 @pytest.mark.parametrize(
