@@ -19,16 +19,18 @@ import trio
 from trio_reactor.channel import Publisher
 from trio_reactor.errors import Expired, Lost, Overflow, ReactorError, is_expected
 from trio_reactor.owner import Attempt, Owner
-from trio_reactor.renewal import events, policy
+from trio_reactor.renewal import events
 from trio_reactor.renewal.allocation.allocations import Allocations
 from trio_reactor.renewal.allocation.records import AllocationRecord
 from trio_reactor.renewal.errors import OpenFailed, RouteChanged, refusal, sole
 from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
-from trio_reactor.renewal.policy import phases
+from trio_reactor.renewal.policy import phases, steps
+from trio_reactor.renewal.policy.decision import decide, route_of
+from trio_reactor.renewal.policy.facts import ChainFacts
 from trio_reactor.renewal.policy.handoff import BoundaryFacts
 from trio_reactor.renewal.sequences.book import SequenceState
-from trio_reactor.renewal.sequences.register import Sequences
+from trio_reactor.renewal.sequences.register import SequenceRegister
 from trio_reactor.renewal.slot.clips import Unfinished
 from trio_reactor.renewal.slot.recording import Settled
 from trio_reactor.renewal.slot.settings import Setting
@@ -38,11 +40,11 @@ from trio_reactor.renewal.source import (
     SourceEvent,
     SourceOpener,
 )
-from trio_reactor.renewal.summary import CleanupLedger
 from trio_reactor.world import World
 
 from .announcer import Announcer
 from .inherited import Inheritance
+from .ledger import CleanupLedger
 from .lineup import Lineup, Trace
 from .proof import cleanup_of, not_opened
 from .replay import Context, Replay
@@ -87,7 +89,7 @@ class Chain:
         self.ledger = CleanupLedger(options, owner.name)
         self.autoplay = Setting(True)
         self.canvas = Setting[tuple[int, int] | None](None)
-        self.sequences = Sequences(self, options)
+        self.sequences = SequenceRegister(self, options)
         self.retired_clips = RetiredClips()
         """The clips of sources that have left."""
         self.renewing = True
@@ -277,46 +279,46 @@ class Chain:
             self.told()
             now = self.world.clock()
             self._tally.settle(now, None if self.on_air is None else self.on_air.lifespan)
-            decision = policy.decide(self.facts(now), self.options)
+            decision = decide(self.facts(now), self.options)
             match decision:
-                case policy.Wait(until=until):
+                case steps.Wait(until=until):
                     return until
-                case policy.Idle():
+                case steps.Idle():
                     return None
-                case policy.Fail():
+                case steps.Fail():
                     self._owner.fail(self._tally.failure())
-                case policy.Finish():
+                case steps.Finish():
                     self._finish()
-                case policy.Prepare(cause=cause):
+                case steps.Prepare(cause=cause):
                     lineup.prepare(cause)
-                case policy.Abandon():
+                case steps.Abandon():
                     lineup.discard("retired")
-                case policy.Discard(why=why):
+                case steps.Discard(why=why):
                     lineup.discard(why)
-                case policy.Check(role=role):
+                case steps.Check(role=role):
                     assert self._check is not None  # noqa: S101 - else it counts as checked
                     by = now + self.options.check_timeout
                     self._upkeep.check(self._of(role), self._check, by)
-                case policy.Activate(cause=cause):
+                case steps.Activate(cause=cause):
                     lineup.activate(cause)
-                case policy.HandOver(evidence=evidence):
+                case steps.HandOver(evidence=evidence):
                     lineup.hand_over(evidence)
-                case policy.Yield(evidence=evidence):
+                case steps.Yield(evidence=evidence):
                     lineup.give_way(evidence)
-                case policy.Reconnect(role=role, within=within):
+                case steps.Reconnect(role=role, within=within):
                     self._upkeep.reconnect(self._of(role), now + within)
-                case policy.Tell(role=role):
+                case steps.Tell(role=role):
                     self._upkeep.tell(self._of(role), now + self.options.reconnect_timeout)
-                case policy.Replace():
+                case steps.Replace():
                     lineup.replace("replaced")
-                case policy.Expire():
+                case steps.Expire():
                     lineup.replace("expired")
                 case _:
                     assert_never(decision)
         self.told()
         return None
 
-    def _of(self, role: policy.Role) -> Slot:
+    def _of(self, role: steps.Role) -> Slot:
         slot = self.on_air if role == "current" else self.next
         assert slot is not None  # noqa: S101 - the policy saw it
         return slot
@@ -336,7 +338,7 @@ class Chain:
 
     # ----------------------------------------------------------------------------------- the facts
 
-    def facts(self, now: float) -> policy.ChainFacts:
+    def facts(self, now: float) -> ChainFacts:
         """What is known in this step."""
         on_air, following = self.on_air, self.next
         ready = (
@@ -344,7 +346,7 @@ class Chain:
             and isinstance(following.phase, phases.Prepared)
             and (following.playable is None or following.book.has_ready)
         )
-        return policy.ChainFacts(
+        return ChainFacts(
             now=now,
             current=None if on_air is None else on_air.facts(),
             next=None if following is None else following.facts(),
@@ -368,13 +370,13 @@ class Chain:
 
     def _is_bound(self, slot: Slot) -> bool:
         """Whether a command to it is pending, or more is to come to it."""
-        return bool(slot.pending) or self.sequences._holds(slot.incarnation)
+        return bool(slot.pending) or self.sequences.holds(slot.incarnation)
 
     def route(self) -> Slot | None:
         """The slot that takes work bound to none, if any does now."""
         on_air, following = self.on_air, self.next
         current = None if on_air is None else on_air.facts()
-        match policy.route_of(current, None if following is None else following.facts()):
+        match route_of(current, None if following is None else following.facts()):
             case "next":
                 return following
             case "current":
@@ -535,7 +537,7 @@ class Chain:
         self.ledger.record(slot.incarnation, cleanup)
         for dispatch in tuple(slot.pending):
             dispatch.give_up()
-        for sequence in self.sequences._retire(slot.incarnation, "its source ended"):
+        for sequence in self.sequences.retire(slot.incarnation, "its source ended"):
             self.announce.sequence_retired(slot, sequence)
         self.retired_clips.remember(slot.book.known)
         if never_was and failure is not None:

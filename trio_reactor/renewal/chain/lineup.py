@@ -22,9 +22,9 @@ from trio_reactor.renewal.policy.resumption import Handle, Offers
 from trio_reactor.renewal.slot.host import SlotHost
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import OpenCause, Predecessor, Source, SourceOpener
-from trio_reactor.renewal.summary import CleanupLedger
 
 from .announcer import Announcer
+from .ledger import CleanupLedger
 from .replay import Replay
 from .tally import FailureTally
 from .upkeep import defects_are_terminal

@@ -24,7 +24,8 @@ from trio_reactor.owner import Attempt
 from trio_reactor.renewal.errors import ContractBroken, sole
 from trio_reactor.renewal.events import LossReason, SourceRef, Tail
 from trio_reactor.renewal.evidence import Cleanup
-from trio_reactor.renewal.policy import SourceFacts, phases
+from trio_reactor.renewal.policy import phases
+from trio_reactor.renewal.policy.facts import SourceFacts
 from trio_reactor.renewal.policy.lifespan import Lifespan, lifetime_fault, notice_fault, plan
 from trio_reactor.renewal.policy.resumption import Handle
 from trio_reactor.renewal.source import (
