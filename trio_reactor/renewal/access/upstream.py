@@ -181,7 +181,7 @@ class Upstream:
             else:
                 # Nobody knows whether it arrived: what follows it would come after a gap, or twice.
                 self._lose_under_way(slot, "source-lost")
-                chain.slot_lost(slot, "outcome-unknown", failure)
+                chain.hearing.lost(slot, "outcome-unknown", failure)
 
     def _settle(self, account: _Account, piece: bytes) -> None:
         """What is under way has come to this."""

@@ -120,7 +120,7 @@ class Engine:
                 slot,
                 errand.run,
                 check=lambda: self._commit(order, slot, errand),
-                take=lambda clip: chain.slot_accepted(slot, identity_of(clip), errand.position),
+                take=lambda clip: chain.hearing.accepted(slot, identity_of(clip), errand.position),
                 over=lambda dispatch: self._over(order, submission, dispatch),
             )
         )
