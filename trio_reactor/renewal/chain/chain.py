@@ -84,6 +84,8 @@ class Chain:
         self.canvas = Setting[tuple[int, int] | None](None)
         self.renewing = True
         self.finished = False
+        self.on_failed: list[Callable[[], None]] = []
+        """Told, synchronously, when it has failed, while what they say is still heard."""
         self.on_step: list[Callable[[], None]] = []
         """Told, synchronously, after each step and each change: look again."""
         self._begun = False
@@ -176,7 +178,13 @@ class Chain:
         """
         left = None
         if self.allocations is not None:
-            found = Inheritance(self.name, self.allocations, self.world, self.announce)
+            found = Inheritance(
+                self.name,
+                self.allocations,
+                self.world,
+                self.announce,
+                load_timeout=self.options.open_timeout,
+            )
             left = await found.settle()
         slot = await open_first(self._owner, self._lineup, left)
         attempt = slot.attempt

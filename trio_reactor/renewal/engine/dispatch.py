@@ -139,7 +139,11 @@ class Dispatch(Generic[T]):
         return self._committed or (self._failure is not None and self._failure.outcome == "unknown")
 
     async def run(self) -> None:
-        """Send it and take the answer; a worker of the owner's.  Raises nothing."""
+        """Send it and take the answer; a worker of the owner's.
+
+        What comes of it is raised to its callers; nothing comes out of here but a defect of the one
+        that is told that it is over.
+        """
         try:
             with self._scope:
                 self._taken(await self._send(self._commit))
@@ -150,10 +154,12 @@ class Dispatch(Generic[T]):
         finally:
             if not self._is_over:
                 self._failure = self._lost()
-            self.drop()
-            if self._settled is not None:
-                self._settled(self)
-            self._over.set()
+            try:
+                self.drop()
+                if self._settled is not None:
+                    self._settled(self)
+            finally:
+                self._over.set()  # whatever else goes wrong, nobody waits for ever
 
     def drop(self) -> None:
         """Be no longer on its way."""

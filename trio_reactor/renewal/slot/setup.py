@@ -21,7 +21,7 @@ from trio_reactor.renewal.source import (
     Source,
     SourceState,
 )
-from trio_reactor.renewal.wording import a_kind
+from trio_reactor.wording import a_kind
 
 from .leaving import account
 from .settings import Applied
