@@ -19,13 +19,13 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 from pydantic import BaseModel, ConfigDict, Field
 
-from pages import hook, transitions
-from pages.errors import errors, errors_of
-from pages.markers import filled, markers
-from pages.names import NotDocumented
-from pages.options import options
-from pages.pictures import PICTURES, one_session, two_sessions
-from pages.records import fields, records, records_of, summary
+from docs.generators import hook, transitions
+from docs.generators.errors import errors, errors_of
+from docs.generators.markers import filled, markers
+from docs.generators.names import NotDocumented
+from docs.generators.options import options
+from docs.generators.pictures import PICTURES, one_session, two_sessions
+from docs.generators.records import fields, records, records_of, summary
 from trio_reactor import errors as floor_errors
 from trio_reactor import renewal
 from trio_reactor.errors import ReactorError
