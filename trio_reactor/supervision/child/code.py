@@ -18,8 +18,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as `typing` has it, whose import would take as long as all the rest
 if TYPE_CHECKING:
     import signal as _signal
     import socket

@@ -23,16 +23,17 @@ when nothing is left.  Its own end is what confirms the end of all.
 from __future__ import annotations
 
 import _ctypes
+import gc
 import marshal
 import os
 import select
 import sys
-from types import CodeType
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as `typing` has it, whose import would take as long as all the rest
 if TYPE_CHECKING:
     import signal as _signal
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
+    from types import CodeType
     from typing import Any, Final, NoReturn
 else:
     import _signal  # what `signal` is made from, without the enumerations that cost time
@@ -87,6 +88,17 @@ def wait_readable(fd: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
+
+
+def close_others(kept: Container[int]) -> None:
+    """Close every descriptor but those, and the first three."""
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd >= CONTROL and fd not in kept:
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # that of the listing itself
 
 
 def children_of(pid: int) -> list[int]:
@@ -418,6 +430,7 @@ class Guard:
         if self.pid:
             return False
         self.order = order
+        gc.freeze()  # what exists by now is shared with the code's process as long as none looks
         report, reporter = os.pipe()
         gate, gate_kept = os.pipe()
         self.stack, self.stack_written = os.pipe()
@@ -470,12 +483,7 @@ class Guard:
         stack = self.stack_written
         assert stack is not None
         kept = {CHANNEL, PAGE, reporter, gate, stack}
-        for fd in range(CONTROL, max(*kept, self.wake, self.waker, OUTPUT_KEPT, page) + 8):
-            if fd not in kept:
-                try:
-                    os.close(fd)
-                except OSError:
-                    pass  # there is none of that number
+        close_others(kept)
         self.reporter, self.gate = reporter, gate
 
     def run_code(self, text: CodeType) -> int:
@@ -590,7 +598,7 @@ def _note(_number: int, _frame: object) -> None:
 def main(code: CodeType) -> None:
     """Guard, in the process that was started for it; or be the code's process, and end as it."""
     given = OUTPUT_KEPT if sys.argv[3] == "adopt" else CODE
-    os.closerange(given + 1, 1_048_576)
+    close_others(range(given + 1))
     guard = Guard()
     guard.prepare()
     guard.serve()
