@@ -26,7 +26,7 @@ from trio_reactor.supervision.events import (
     ServiceStarted,
 )
 from trio_reactor.supervision.simulation import Program
-from trio_reactor.testing.faults import Fail
+from trio_reactor.testing.faults import Fails
 
 PROGRAMS = {
     "crashing:main": Program(runs_for=1.0, exit=ExitStatus(code=3)),
@@ -37,7 +37,14 @@ CALM = RestartPolicy(pause=1.0, jitter=0.0, factor=2.0, max_restarts=3, window=1
 
 def told(subscription) -> list[object]:
     kinds = (ServiceStarted, ServiceRestarting, ServiceGaveUp, ServiceEnded)
-    return [each.event for each in subscription.receive_batch_nowait() if type(each.event) in kinds]
+    found = []
+    while True:
+        try:
+            event = subscription.receive_nowait().event
+        except (trio.WouldBlock, trio.EndOfChannel):
+            return found
+        if isinstance(event, kinds):
+            found.append(event)
 
 
 async def test_a_key_is_kept_running_beyond_its_lease_and_ended_with_the_block(autojump_clock):
@@ -152,7 +159,7 @@ async def test_a_service_of_a_poisoned_supervisor_ends_with_that(autojump_clock,
     async with stage(programs=PROGRAMS) as s:
         received = False
         with pytest.RaisesGroup(StoreFailed, allow_unwrapped=True, flatten_subgroups=True):
-            async with s.supervisor(store_faults={"commit": {write: Fail()}}) as supervisor:
+            async with s.supervisor(store_faults={"commit": {write: Fails()}}) as supervisor:
                 async with open_service(
                     supervisor, "plugin", "crashing:main", policy=CALM
                 ) as service:
