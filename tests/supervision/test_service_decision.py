@@ -67,9 +67,7 @@ def test_pauses_grow_to_their_bound_and_begin_anew_after_a_good_while():
 
 def test_a_streak_without_end_does_not_overflow():
     policy = RestartPolicy(factor=100.0, max_pause=60.0)
-    decision = decide(
-        "always", policy, History((), 10_000), Ending("exited"), now=0.0, chance=0.0
-    )
+    decision = decide("always", policy, History((), 10_000), Ending("exited"), now=0.0, chance=0.0)
     assert isinstance(decision, Again)
     assert decision.pause == 60.0
 
