@@ -9,8 +9,8 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -197,10 +197,16 @@ def main(session):
 """
 
 
-async def _guarded() -> float:
-    """Seconds to open, load and dispose of one real session, guard and all."""
+@contextmanager
+def _worker() -> Generator[str]:
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "bench_worker.py").write_text(WORKER)
+        yield directory
+
+
+async def _guarded() -> float:
+    """Seconds to open, load and dispose of one real session, guard and all."""
+    with _worker() as directory:
         work = PythonCode("bench_worker:main", path=(directory,))
         store = SqliteStore(Path(directory, "journal.db"))
         async with open_supervisor(store, LocalProcesses(), options=_LONG) as supervisor:
@@ -214,8 +220,7 @@ async def _guarded() -> float:
 
 async def _bare() -> float:
     """Seconds that `trio.run_process` takes to have the interpreter import the same module."""
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory, "bench_worker.py").write_text(WORKER)
+    with _worker() as directory:
         command = [sys.executable, "-c", "import bench_worker"]
         environment = os.environ | {"PYTHONPATH": directory}
         began = time.perf_counter()

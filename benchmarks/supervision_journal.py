@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, cast
@@ -75,7 +75,7 @@ def _sessions(count: int) -> list[list[SessionRecord]]:
 
 
 @contextmanager
-def _place() -> Iterator[Path]:
+def _place() -> Generator[Path]:
     with tempfile.TemporaryDirectory(prefix="trio-reactor-") as directory:
         yield Path(directory) / "journal"
 

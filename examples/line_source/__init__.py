@@ -1,8 +1,8 @@
 """A source for a small service that speaks in lines over TCP.
 
-`source` is the adapter that the guide "Write a source" builds step by step.  `client` is what it
-stands on, and knows nothing of sources; `server` is the other side, which the tests run in the same
-process.
+`source` is the adapter that the guide "A source that plays" builds step by step.  `client` is what
+it stands on, and knows nothing of sources; `server` is the other side, which the tests run in the
+same process.
 
 The client says `<number> <command> ...` and is answered `ok <number> ...` or `no <number> why`.
 Beside that the server tells what happens, a line each:

@@ -10,6 +10,7 @@ from typing import cast
 import trio
 
 from trio_reactor.errors import Lost, Overflow, Refused
+from trio_reactor.renewal.allocation import AllocationRecord
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.source import (
     Clip,
@@ -47,7 +48,9 @@ def line_source(host: str, port: int, *, close_timeout: float = 2.0) -> SourceOp
     """
 
     @asynccontextmanager
-    async def opened() -> AsyncGenerator[LineSource]:
+    async def opened(adopt: AllocationRecord | None) -> AsyncGenerator[LineSource]:
+        if adopt is not None:
+            raise OpenFailed("a session ends with its connection: there is nothing to adopt")
         try:
             stream = await trio.open_tcp_stream(host, port)
         except OSError as failure:
@@ -75,8 +78,8 @@ def line_source(host: str, port: int, *, close_timeout: float = 2.0) -> SourceOp
                         await source.close()
                     nursery.cancel_scope.cancel()
 
-    def open_source(_: Predecessor, /) -> AbstractAsyncContextManager[LineSource]:
-        return opened()
+    def open_source(predecessor: Predecessor, /) -> AbstractAsyncContextManager[LineSource]:
+        return opened(predecessor.adopt)
 
     return open_source
 

@@ -1,9 +1,6 @@
-"""The source that the guide builds: a renewal runs on it, and nonsense does not break it."""
+"""The source that plays: a renewal runs on it, and nonsense does not break it."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 import pytest
 import trio
@@ -12,6 +9,7 @@ from examples.line_source.server import LineServer
 from examples.line_source.source import LineSource, line_source
 from trio_reactor.errors import Lost
 from trio_reactor.renewal import (
+    AllocationRecord,
     AudioFrame,
     ClipRequest,
     OpenFailed,
@@ -21,9 +19,6 @@ from trio_reactor.renewal import (
     open_renewal,
 )
 from trio_reactor.renewal.events import HandedOver, Prepared
-
-ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "guide" / "write-a-source.md"
 
 
 async def test_a_renewal_hands_over_from_one_session_to_the_next(nursery: trio.Nursery) -> None:
@@ -95,6 +90,16 @@ async def test_what_does_not_greet_is_a_failed_open(
             pytest.fail("it opened")
 
 
+async def test_what_a_dead_process_left_cannot_be_adopted(nursery: trio.Nursery) -> None:
+    server = LineServer()
+    opener = line_source("127.0.0.1", await nursery.start(server.serve))
+    record = AllocationRecord("key", "renewal", 0.0, "session-1")
+    with pytest.raises(OpenFailed, match="nothing to adopt"):
+        async with opener(Predecessor(key="key", adopt=record)):
+            pytest.fail("it opened")
+    assert server.sessions == ()
+
+
 @pytest.mark.parametrize(
     "nonsense", [b"clip one ready many\n", b"frame one 1 zz\n", b"ok\n", b"\xff\n", b"x" * 70_000]
 )
@@ -125,14 +130,3 @@ class Frames:
 
     def lost(self, cause: Exception | None, /) -> None:
         self.losses.append(cause)
-
-
-def test_every_part_that_the_guide_shows_is_there() -> None:
-    shown = re.findall(r'--8<-- "([^:"]+):([a-z]+)"', GUIDE.read_text())
-    assert len(shown) >= 6
-    for path, part in shown:
-        text = (ROOT / path).read_text()
-        assert f"# --8<-- [start:{part}]" in text
-        assert f"# --8<-- [end:{part}]" in text
-    there = re.findall(r"\[start:([a-z]+)\]", (ROOT / "examples/line_source/source.py").read_text())
-    assert sorted(part for path, part in shown if path.endswith("source.py")) == sorted(there)

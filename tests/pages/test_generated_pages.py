@@ -13,23 +13,31 @@ from types import SimpleNamespace
 from typing import Annotated, Literal, cast
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 from pydantic import BaseModel, ConfigDict, Field
 
-from pages import hook, transitions
-from pages.errors import errors, errors_of
-from pages.markers import filled, markers
-from pages.names import NotDocumented
-from pages.options import options
-from pages.pictures import PICTURES, one_session, two_sessions
-from pages.records import fields, records, records_of, summary
+from docs.generators import hook, transitions
+from docs.generators.errors import errors, errors_of
+from docs.generators.markers import filled, markers
+from docs.generators.names import NotDocumented
+from docs.generators.options import options
+from docs.generators.pictures import PICTURES, one_session, two_sessions
+from docs.generators.records import fields, records, records_of, summary
 from trio_reactor import errors as floor_errors
 from trio_reactor import renewal
 from trio_reactor.errors import ReactorError
 from trio_reactor.renewal import RenewalOptions, events
 from trio_reactor.renewal.policy.phases import TRANSITIONS
+from trio_reactor.supervision import errors as supervision_errors
+from trio_reactor.supervision.errors import KeyHeld, TerminationUnconfirmed
+from trio_reactor.supervision.events import SUPERVISION_EVENTS
+from trio_reactor.supervision.model import machine as sessions
+from trio_reactor.supervision.model.ends import STOP_REASONS
+from trio_reactor.supervision.options import SupervisorOptions
+from trio_reactor.supervision.simulation import MachineOptions
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -81,6 +89,21 @@ def test_the_diagram_of_a_sources_life_has_exactly_the_edges_of_the_table() -> N
     assert drawn(transitions.diagram(machine)) == edges_of(machine)
     assert len(edges_of(machine)) == len(TRANSITIONS), "no two states have one label"
     assert tabled(transitions.transitions(machine)) == edges_of(machine)
+
+
+def test_the_diagram_of_a_sessions_life_has_exactly_the_edges_of_the_table() -> None:
+    machine = cast("transitions.Machine", sessions.TRANSITIONS)
+    page = filled((ROOT / "docs/reference/supervision-states.md").read_text())
+    assert drawn(transitions.diagram(machine)) == edges_of(machine)
+    assert transitions.diagram(machine) in page
+    assert transitions.transitions(machine) in page
+    for word in (*sessions.STATES, *sessions.OCCURRENCES):
+        assert re.search(rf"^(\| {word} \||- `{word}`: )", page, re.MULTILINE), word
+
+
+def test_every_reason_of_a_stop_is_told() -> None:
+    page = (ROOT / "docs/reference/supervision-events.md").read_text()
+    assert tuple(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)) == STOP_REASONS
 
 
 def test_states_drawn_as_one_and_what_many_have_in_common_hide_no_edge() -> None:
@@ -137,6 +160,12 @@ def test_every_event_has_a_section_in_the_order_in_which_a_reader_sees_them() ->
         assert event.__doc__.splitlines()[0] in section
 
 
+def test_every_event_of_a_supervisor_has_a_section() -> None:
+    page = filled((ROOT / "docs/reference/supervision-events.md").read_text())
+    names = [event.__name__ for event in SUPERVISION_EVENTS]
+    assert re.findall(r"^### (\w+)$", page, re.MULTILINE)[: len(names)] == names
+
+
 def test_a_fields_meaning_is_its_own_docstring_and_else_that_of_its_type() -> None:
     (gap,) = (field for field in fields(events.HandedOver) if field.name == "gap")
     assert gap.default == "0.0"
@@ -155,8 +184,9 @@ def test_the_page_gives_meanings_where_there_are_none_and_only_there() -> None:
         records([events.HandedOver], {"ancient": "It was there once."})
 
 
-def test_the_events_page_leaves_no_field_of_an_event_without_a_meaning() -> None:
-    page = filled((ROOT / "docs/reference/renewal-events.md").read_text())
+@pytest.mark.parametrize("system", ["renewal", "supervision"])
+def test_the_events_page_leaves_no_field_of_an_event_without_a_meaning(system: str) -> None:
+    page = filled((ROOT / f"docs/reference/{system}-events.md").read_text())
     assert re.findall(r"^\| `\w+` \|.*\|  \|$", page, re.MULTILINE) == []
 
 
@@ -185,9 +215,27 @@ def test_an_option_is_told_with_its_type_default_bounds_and_meaning() -> None:
     ]
 
 
-def test_every_option_of_a_renewal_is_told_and_has_a_meaning() -> None:
-    table = options(RenewalOptions)
-    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(RenewalOptions.model_fields)
+class Size(msgspec.Struct, frozen=True):
+    """What is no model of pydantic's."""
+
+    height: int
+    width: int | None = None
+    name: str = "cup"
+
+
+def test_an_option_that_is_a_record_is_told_by_what_is_set_in_it() -> None:
+    class Pot(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+        size: Size = Size(1_000, name="pot")
+
+    told = "<code>Size</code> | <code>Size(height=1,000, name='pot')</code> |  |  |"
+    assert options(Pot).splitlines()[2:] == [f"| `size` | {told}"]
+
+
+@pytest.mark.parametrize("model", [RenewalOptions, SupervisorOptions, MachineOptions])
+def test_every_option_is_told_and_has_a_meaning(model: type[BaseModel]) -> None:
+    table = options(model)
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(model.model_fields)
     assert "|  |\n" not in f"{table}\n"
 
 
@@ -219,6 +267,19 @@ def test_an_error_says_what_it_is_and_what_it_says_of_the_operation() -> None:
 
 
 # ------------------------------------------------------------------------------------------ markers
+
+
+def test_an_error_that_always_says_the_same_of_the_operation_is_told_with_that() -> None:
+    rows = errors([TerminationUnconfirmed, KeyHeld]).splitlines()[2:]
+    assert ["`unknown`" in row for row in rows] == [True, False]
+    assert ["`replied`" in row for row in rows] == [False, True]
+
+
+def test_every_error_of_supervision_is_told_with_what_a_caller_does() -> None:
+    page = filled((ROOT / "docs/reference/supervision-errors.md").read_text())
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", page, re.MULTILINE)
+    assert {name for name, _ in rows} == set(supervision_errors.__all__)
+    assert all(does for _, does in rows)
 
 
 def test_every_marker_of_every_page_resolves() -> None:

@@ -200,7 +200,7 @@ async def test_what_is_not_whole_any_more_is_taken_back_and_lent_again_when_it_i
                 case "events":
                     source.lose_connection()
                 case _:
-                    renewal._chain.slot_lost(slot, "outcome-unknown", Lost("who knows"))
+                    renewal._chain.hearing.lost(slot, "outcome-unknown", Lost("who knows"))
 
         began = trio.current_time()
         nursery.start_soon(lose)

@@ -7,7 +7,7 @@ import trio
 from chain_stage import Stage, until
 
 from trio_reactor.renewal import OpenFailed, RenewalState
-from trio_reactor.renewal.chain.chain import Chain
+from trio_reactor.renewal.chain.hearing import Hearing
 from trio_reactor.renewal.events import OpenFailure
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import GoingAway
@@ -40,13 +40,13 @@ async def test_a_first_source_that_goes_away_while_it_is_set_up_has_not_opened(
 
 def lose_when_opened(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the connection be lost in the step in which the source is open."""
-    opened = Chain.slot_opened
+    opened = Hearing.opened
 
-    def lose(chain: Chain, slot: Slot) -> None:
-        opened(chain, slot)
+    def lose(hearing: Hearing, slot: Slot) -> None:
+        opened(hearing, slot)
         stage.provider.newest.lose_connection()
 
-    monkeypatch.setattr(Chain, "slot_opened", lose)
+    monkeypatch.setattr(Hearing, "opened", lose)
 
 
 async def test_a_first_source_that_is_lost_at_once_has_recovered_when_the_block_is_entered(

@@ -382,7 +382,7 @@ async def test_a_condemned_source_is_replaced_although_its_reconnect_still_hangs
         await trio.sleep(1)
         slot = renewal._chain.on_air
         assert slot is not None
-        renewal._chain.slot_lost(slot, "outcome-unknown", None)
+        renewal._chain.hearing.lost(slot, "outcome-unknown", None)
         await trio.sleep(1)
         assert stage.said(Replaced)[0].why == "outcome-unknown"
         assert [said.source.id for said in stage.said(SourceClosed)] == ["simulated-1"]

@@ -12,8 +12,8 @@ import pytest
 import trio
 from conformance_rigs import SimulationRig
 
-from trio_reactor.errors import Lost
-from trio_reactor.renewal import Cleanup, ClipRequest, OpenFailed
+from trio_reactor.errors import Lost, Refused
+from trio_reactor.renewal import AllocationRecord, Cleanup, ClipRequest, OpenFailed
 from trio_reactor.renewal.conformance import CASES, Case, Nonconforming, Rig, run_all
 from trio_reactor.renewal.simulation import ReconnectableSource
 from trio_reactor.renewal.source import (
@@ -86,6 +86,13 @@ class Good:
     async def set_canvas(self, width: int, height: int, /) -> None:
         await self.inner.set_canvas(width, height)
 
+    @property
+    def allocation(self) -> Any:
+        return self.inner.allocation
+
+    async def send_input(self, data: bytes, /) -> None:
+        await self.inner.send_input(data)
+
     async def open_media(self, sink: MediaSink, /) -> Media:
         return await self.inner.open_media(sink)
 
@@ -95,6 +102,7 @@ class Good:
 
 class MutantRig(SimulationRig):
     name = "the mutant"
+    secrets = ("sesame",)
     source: type[Good] = Good
 
     def __init__(self) -> None:
@@ -634,6 +642,143 @@ class Undead(Good):
         await trio.lowlevel.checkpoint()
 
 
+class Unspeakable(Good):
+    @property
+    def allocation(self) -> object:
+        return {"at": object()}
+
+
+class Indiscreet(Good):
+    @property
+    def allocation(self) -> object:
+        return {"url": "https://service/?token=sesame"}
+
+
+class Replacing(MutantRig):
+    """Opens another where it was to adopt what has ended."""
+
+    @asynccontextmanager
+    async def open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
+        adopt = predecessor.adopt
+        if adopt is not None and adopt.source not in self.provider.allocated:
+            predecessor = Predecessor(key=predecessor.key)
+        async with super().open(predecessor) as source:
+            yield source
+
+
+class Spending(MutantRig):
+    """Allocates beside what it was to adopt."""
+
+    @asynccontextmanager
+    async def open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
+        if predecessor.adopt is not None and predecessor.adopt.source in self.provider.allocated:
+            self.left_behind += 1
+        async with super().open(predecessor) as source:
+            yield source
+
+
+class Disowning(Good):
+    """Says that what it has adopted was somebody else's, and lives on."""
+
+    async def close(self) -> Cleanup:
+        cleanup = await self.inner.close()
+        if self.inner.predecessor.adopt is None:
+            return cleanup
+        return Cleanup.of(
+            self.id, allocation="attached", termination="not-needed", connection="closed"
+        )
+
+
+class Halting(MutantRig):
+    """Forgets what it has allocated if its adoption is cancelled right after."""
+
+    @asynccontextmanager
+    async def open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
+        if predecessor.adopt is not None:
+            self.left_behind += 1
+            await trio.lowlevel.checkpoint()
+            self.left_behind -= 1
+        async with super().open(predecessor) as source:
+            yield source
+
+
+class Forgiving(MutantRig):
+    """Fails at what has ended already."""
+
+    async def terminate(self, record: AllocationRecord, /) -> Cleanup:
+        if record.key in self.provider.terminated:
+            raise Lost("there is no such session")
+        return await super().terminate(record)
+
+
+class Bluffing(MutantRig):
+    """Takes what it does not find for over, and cannot find anything by its key."""
+
+    async def terminate(self, record: AllocationRecord, /) -> Cleanup:
+        if record.source is not None:
+            return await super().terminate(record)
+        await trio.lowlevel.checkpoint()
+        return Cleanup.of(
+            None, allocation="none", termination="not-needed", connection="never-opened"
+        )
+
+
+class Lisping(Good):
+    """Gives up at an end of line."""
+
+    async def send_input(self, data: bytes, /) -> None:
+        await self.inner.send_input(data.partition(b"\n")[0])
+
+
+class Offended(Good):
+    """Takes no more input once a piece was refused."""
+
+    refused = False
+
+    async def send_input(self, data: bytes, /) -> None:
+        if self.refused:
+            raise Refused("once is enough", outcome="replied")
+        try:
+            await self.inner.send_input(data)
+        except Refused:
+            self.refused = True
+            raise
+
+
+class Insistent(Good):
+    """Sends a piece that was refused once more."""
+
+    async def send_input(self, data: bytes, /) -> None:
+        try:
+            await self.inner.send_input(data)
+        except Refused:
+            await self.inner.send_input(data)
+            raise
+
+
+class Patient(Good):
+    """Goes on taking input, whatever becomes of it."""
+
+    async def send_input(self, data: bytes, /) -> None:
+        with contextlib.suppress(Lost):
+            await self.inner.send_input(data)
+
+
+class Puzzled(Good):
+    """Stumbles over what it has closed itself."""
+
+    async def send_input(self, data: bytes, /) -> None:
+        if not self.inner.alive:
+            raise AttributeError("'NoneType' object has no attribute 'send'")
+        await self.inner.send_input(data)
+
+
+class Obstinate(Good):
+    async def send_input(self, data: bytes, /) -> None:
+        await self.rig.dawdle()
+        await self.inner.send_input(data)
+
+
 class SlowToReconnect(Good):
     async def reconnect(self) -> None:
         await self.rig.dawdle()
@@ -663,6 +808,14 @@ MUTANTS: dict[str, type[MutantRig | Good]] = {
     "a second one is refused while one lives, and opens after that was closed": Claiming,
     "what it leaves to its successor can be read at any time; a string, or None": Forgetful,
     "its successor opens with what it left, or refuses only that": Resuming,
+    "what it says of its allocation can be recorded": Unspeakable,
+    "what it says of its allocation holds no secret": Indiscreet,
+    "what has ended, or never was, is not adopted: OpenFailed, and nothing is left": Replacing,
+    "what was left behind is adopted as it was, and nothing is allocated beside it": Spending,
+    "what was adopted works, and closing it proves that it has ended": Disowning,
+    "an adoption that is cancelled leaves no more than there was, at whichever checkpoint": Halting,
+    "what was left behind is terminated, which is proven, also when it is asked again": Forgiving,
+    "what was left behind and is known by its key only is terminated, or not said to be": Bluffing,
     "as long as it is left alone it does not end, and who stops waiting ends nothing": Nervous,
     "its own end is told to everyone who waits for it, or comes later": Telling,
     "after its own end it is closed as ever, and leaves evidence": Dead,
@@ -676,7 +829,7 @@ MUTANTS: dict[str, type[MutantRig | Good]] = {
     "the commit of a request is called once": Stuttering,
     "a request whose commit raises is not sent, and what was raised comes out": Rash,
     "a request that is cancelled before its commit is not sent": Rash,
-    "the position of a request is passed on as it is": Queueing,
+    "the position of a request is passed on as it is, or the request is refused": Queueing,
     "a clip that was moved has its new position, or moving is refused": Rigid,
     "a clip that was removed is told to be over and is not in the state, or is refused": Keeping,
     "whether it plays by itself is as it was set": Stubborn,
@@ -700,7 +853,85 @@ MUTANTS: dict[str, type[MutantRig | Good]] = {
     "a reconnect keeps its identity, and its clips": Renamed,
     "one that was closed does not reconnect": Undead,
     "a reconnect that is not answered leaves promptly": SlowToReconnect,
+    "what it is given is heard by the other side, once and in order": Lisping,
+    "a piece of input that is refused raises Refused, and the next is heard": Offended,
+    "input for a connection that is lost raises Lost": Patient,
+    "input for one that was closed raises what is expected": Puzzled,
+    "input that is not answered leaves promptly when it is cancelled": Obstinate,
 }
+
+
+# ------------------------------------------------------------------- more ways to break some rules
+
+
+class Grumbling(Good):
+    """Refuses a position, and queues at the end all the same."""
+
+    async def enqueue(
+        self, request: ClipRequest, /, *, position: int | None = None, commit: Commit
+    ) -> str:
+        clip = await self.inner.enqueue(request, commit=commit)
+        if position is not None:
+            raise Refused("this provider has no positions", outcome="replied")
+        return clip
+
+
+class Shrugging(MutantRig):
+    """Does not say of what it cannot adopt that it did not open."""
+
+    @asynccontextmanager
+    async def open(self, predecessor: Predecessor) -> AsyncGenerator[Source]:
+        adopt = predecessor.adopt
+        if adopt is not None and adopt.source not in self.provider.allocated:
+            raise Lost("there is no such session")
+        async with super().open(predecessor) as source:
+            yield source
+
+
+class Rejuvenated(Good):
+    """Says that what it has adopted has its whole life before it."""
+
+    @property
+    def lifetime(self) -> float:
+        return 60.0
+
+
+class Rechristened(Good):
+    @property
+    def id(self) -> str:
+        return f"a new {self.inner.id}"
+
+
+class Limp(Good):
+    """Shows nothing once it is adopted."""
+
+    async def open_media(self, sink: MediaSink, /) -> Media:
+        adopted = self.inner.predecessor.adopt is not None
+        return await self.inner.open_media(Ear() if adopted else sink)
+
+
+class Empty(MutantRig):
+    async def terminate(self, record: AllocationRecord, /) -> Any:
+        await super().terminate(record)
+
+
+class Idle(MutantRig):
+    """Says that it has ended what it leaves alone."""
+
+    async def terminate(self, record: AllocationRecord, /) -> Cleanup:
+        await trio.lowlevel.checkpoint()
+        return Cleanup.of(
+            record.source, allocation="owned", termination="confirmed", connection="closed"
+        )
+
+
+class Repeating(Good):
+    """Sends a piece once more when it can."""
+
+    async def send_input(self, data: bytes, /) -> None:
+        await self.inner.send_input(data)
+        if data == b"five":
+            await self.inner.send_input(data)
 
 
 def rig_of(mutant: type[MutantRig | Good]) -> MutantRig:
@@ -726,6 +957,50 @@ async def test_a_mutant_is_found_by_the_case_that_names_its_rule(
     assert caught.value.required == case.sentence
     assert caught.value.source.startswith("the mutant")
     assert case.sentence in str(caught.value)
+
+
+OTHERS: list[tuple[str, type[MutantRig | Good]]] = [
+    ("the position of a request is passed on as it is, or the request is refused", Grumbling),
+    ("what has ended, or never was, is not adopted: OpenFailed, and nothing is left", Shrugging),
+    ("what was left behind is adopted as it was, and nothing is allocated beside it", Rejuvenated),
+    ("what was left behind is adopted as it was, and nothing is allocated beside it", Rechristened),
+    ("what was adopted works, and closing it proves that it has ended", Limp),
+    ("what was left behind is terminated, which is proven, also when it is asked again", Empty),
+    ("what was left behind is terminated, which is proven, also when it is asked again", Idle),
+    ("what it is given is heard by the other side, once and in order", Repeating),
+    ("a piece of input that is refused raises Refused, and the next is heard", Insistent),
+    ("input for one that was closed raises what is expected", Patient),
+]
+
+
+@pytest.mark.parametrize(("sentence", "mutant"), OTHERS)
+async def test_a_case_finds_every_way_to_break_its_rule(
+    autojump_clock: object, sentence: str, mutant: type[MutantRig | Good]
+) -> None:
+    (case,) = [case for case in CASES if case.sentence == sentence]
+    with pytest.raises(Nonconforming) as caught:
+        await case.run(rig_of(mutant))
+    assert caught.value.required == sentence
+
+
+class Unplaced(Good):
+    """Has no positions, and says so."""
+
+    async def enqueue(
+        self, request: ClipRequest, /, *, position: int | None = None, commit: Commit
+    ) -> str:
+        if position is not None:
+            await trio.lowlevel.checkpoint()
+            raise Refused("this provider has no positions", outcome="replied")
+        return await self.inner.enqueue(request, commit=commit)
+
+
+async def test_a_provider_that_refuses_positions_conforms(autojump_clock: object) -> None:
+    @asynccontextmanager
+    async def environment() -> AsyncGenerator[MutantRig]:
+        yield rig_of(Unplaced)
+
+    assert len(await run_all(MutantRig, environment)) == len(CASES)
 
 
 async def test_what_is_wrapped_and_not_mutated_conforms(autojump_clock: object) -> None:

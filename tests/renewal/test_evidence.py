@@ -13,8 +13,8 @@ from chain_stage import Stage, tokens
 
 from trio_reactor.errors import Overflow
 from trio_reactor.renewal import Cleanup, RenewalOptions
+from trio_reactor.renewal.chain.ledger import CleanupLedger
 from trio_reactor.renewal.evidence import Allocation, Connection, Termination
-from trio_reactor.renewal.summary import CleanupLedger
 
 SAYABLE: list[dict[str, Any]] = [
     {"allocation": allocation, "termination": termination, "connection": connection}

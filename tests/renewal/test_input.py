@@ -227,7 +227,7 @@ async def test_what_is_not_bytes_is_refused_and_ends_nothing(
 ) -> None:
     studio = Studio()
     async with open_renewal(studio, options=options()) as renewal:
-        with pytest.raises(TypeError, match=r"^a piece of input is bytes, not a "):
+        with pytest.raises(TypeError, match=r"^a piece of input is bytes, not an? "):
             await renewal.send_input(piece)
         await send(renewal, 1, 2)
         await wait_all_tasks_blocked()
@@ -494,3 +494,32 @@ async def test_in_whatever_order_things_meet_no_piece_is_sent_twice_or_out_of_or
 ) -> None:
     for order in orders("lose", "say", "switch", "close")[first::4]:
         await play(order)
+
+
+async def test_input_that_a_terminal_failure_loses_is_told_before_the_failure(
+    autojump_clock: object,
+) -> None:
+    studio, channel = Studio(taking=5.0), EventChannel()
+    renewal = None
+    with channel.subscribe() as events, pytest.raises((ZeroDivisionError, ExceptionGroup)):
+        async with open_renewal(studio, options=options(), events=channel) as renewal:
+            for piece in (b"one", b"two", b"three"):
+                await renewal.send_input(piece)
+            await wait_all_tasks_blocked()
+            renewal._owner.fail(ZeroDivisionError())
+            told = []
+            with contextlib.suppress(trio.WouldBlock):
+                while True:
+                    told.append(events.receive_nowait().event)
+            names = [type(each).__name__ for each in told]
+            assert names.index("RenewalFailed") > max(
+                place for place, name in enumerate(names) if name == "InputLost"
+            )
+            lost = [each for each in told if isinstance(each, InputLost)]
+            assert [(each.pieces, each.bytes, each.why) for each in lost] == [
+                (1, 3, "source-lost"),
+                (2, 8, "no-source"),
+            ]
+    assert renewal is not None
+    assert renewal.statistics().input.lost_pieces == 3
+    assert renewal.statistics().input.delivered_pieces == 0

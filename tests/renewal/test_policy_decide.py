@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from trio_reactor.renewal.options import RenewalOptions
-from trio_reactor.renewal.policy import (
-    MAX_OWNED,
+from trio_reactor.renewal.policy.decision import decide, route_of
+from trio_reactor.renewal.policy.facts import MAX_OWNED, ChainFacts, SourceFacts
+from trio_reactor.renewal.policy.handoff import BoundaryFacts, HandoffEvidence, LastClip
+from trio_reactor.renewal.policy.phases import OnAir, Opening, Prepared, Recovering, takes_work
+from trio_reactor.renewal.policy.steps import (
     Abandon,
     Activate,
-    ChainFacts,
     Check,
     Decision,
     Discard,
@@ -25,15 +27,10 @@ from trio_reactor.renewal.policy import (
     Prepare,
     Reconnect,
     Replace,
-    SourceFacts,
     Tell,
     Wait,
     Yield,
-    decide,
-    route_of,
 )
-from trio_reactor.renewal.policy.handoff import BoundaryFacts, HandoffEvidence, LastClip
-from trio_reactor.renewal.policy.phases import OnAir, Opening, Prepared, Recovering, takes_work
 
 NOW = 100.0
 OPTIONS = RenewalOptions(handoff_grace=0.25, reconnect_timeout=10.0)

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from trio_reactor.renewal.options import RenewalOptions
-from trio_reactor.renewal.policy import ChainFacts, Prepare, SourceFacts, Wait, decide
+from trio_reactor.renewal.policy.decision import decide
+from trio_reactor.renewal.policy.facts import ChainFacts, SourceFacts
 from trio_reactor.renewal.policy.phases import OnAir
 from trio_reactor.renewal.policy.resumption import MAX_REFUSED, Handle, Offers
+from trio_reactor.renewal.policy.steps import Prepare, Wait
 
 LEFT = (None, Handle(1, "a"), Handle(1, "b"), Handle(2, "a"))
 ENDS = ("opened", "resumption-refused", "failed", "permanent")

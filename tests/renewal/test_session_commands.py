@@ -297,7 +297,7 @@ async def test_an_answer_of_a_source_that_leaves_is_told_and_the_clip_named_lost
         await trio.sleep(0.05)
         slot = renewal._chain.on_air
         assert slot is not None
-        renewal._chain.slot_lost(slot, "check-failed", None)
+        renewal._chain.hearing.lost(slot, "check-failed", None)
         await trio.sleep(1.5)
         assert len(accepted) == 1
         assert [lost.clip for lost in stage.said(ClipLost)].count(accepted[0].clip) == 1

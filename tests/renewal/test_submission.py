@@ -217,7 +217,7 @@ async def test_a_source_that_is_gone_when_the_request_is_to_leave_is_told_as_gon
         await wait_all_tasks_blocked()
         slot = renewal._chain.on_air
         assert slot is not None
-        renewal._chain.slot_lost(slot, "check-failed", None)
+        renewal._chain.hearing.lost(slot, "check-failed", None)
         await wait_all_tasks_blocked()
         assert renewal.state.leaving == 1
         desk.may_leave.set()
@@ -405,7 +405,7 @@ async def test_an_answer_in_the_step_in_which_its_source_has_ended_comes_too_lat
         slot = renewal._chain.on_air
         assert slot is not None
         assert slot.attempt is not None
-        end = functools.partial(renewal._chain.slot_ended, slot)
+        end = functools.partial(renewal._chain.hearing.ended, slot)
 
         def answer_and_end(attempt: Any) -> None:
             desk.answered.set()

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from trio_reactor.errors import Overflow
 from trio_reactor.events import FailureRecord
+from trio_reactor.renewal.chain.ledger import CleanupLedger
 from trio_reactor.renewal.evidence import Allocation, Cleanup
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.summary import (
-    CleanupLedger,
     OmittedCleanups,
     RenewalReport,
     SourceCleanup,

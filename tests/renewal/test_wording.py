@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trio_reactor.renewal.source import AudioFrame
-from trio_reactor.renewal.wording import a_kind
+from trio_reactor.wording import a_kind
 
 
 @pytest.mark.parametrize(

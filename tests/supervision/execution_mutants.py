@@ -352,6 +352,14 @@ class HearsTheLatest(Wrapped):
         self.unit.renew(self.latest)
 
 
+@unit_breaks(
+    "a child that is told no deadline ends by that of its launch, and ran nothing",
+    "the newest deadline counts, later or earlier than the one before",
+)
+class DoesNotKnowItsDeadline(Wrapped):
+    deadline = 0.0
+
+
 @unit_breaks("what a child is told that has ended does nothing")
 class TellsTheLastKill(Wrapped):
     killed = False
@@ -613,6 +621,18 @@ class GivesALeaseOfItsOwn(Twisted):
         async with self.inner.adopt(orphan, order) as unit:
             unit.renew(self.machine.world.boottime() + 100)
             yield unit
+
+
+class Unaware(Wrapped):
+    deadline = 0.0
+
+
+@execution_breaks("an adopted child that is told nothing keeps the deadline that it had")
+class ForgetsTheDeadline(Twisted):
+    @asynccontextmanager
+    async def adopt(self, orphan: Orphan, order: LaunchOrder, /) -> AsyncGenerator[Unit]:
+        async with self.inner.adopt(orphan, order) as unit:
+            yield Unaware(unit)  # type: ignore[arg-type, misc]
 
 
 @execution_breaks("leaving an adopted child ends it")

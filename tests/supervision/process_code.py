@@ -42,7 +42,7 @@ def sleep(session):
 
 
 async def sleep_async(session):
-    import trio
+    import trio  # noqa: PLC0415 - the others do without
 
     await session.stream.send_all(b"sleeping")
     try:
@@ -53,7 +53,7 @@ async def sleep_async(session):
 
 async def block_async(session):
     await session.stream.send_all(b"blocking")
-    time.sleep(1000)
+    time.sleep(1000)  # noqa: ASYNC251 - that is what is bad about it
 
 
 def ignore(session):
@@ -141,6 +141,7 @@ def kill_guard(session):
 
 
 def stop_guard(session):
+    session.receive(1)
     os.kill(os.getppid(), signal.SIGSTOP)
     session.send(b"stopped")
     time.sleep(1000)
@@ -186,3 +187,9 @@ def open_many(session):
 def burn(session):
     while True:
         pass
+
+
+def write_on(session):
+    while True:
+        os.write(1, b"line\n" * 200)
+        time.sleep(0.002)

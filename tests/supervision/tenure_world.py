@@ -42,7 +42,7 @@ T = TypeVar("T")
 LEASE = 4.0
 MARGIN = 0.5
 DRIFT = 0.005
-END = 40.0
+END = 30.0
 KEYS = (Key("kernel"), Key("plugin", "1"))
 
 

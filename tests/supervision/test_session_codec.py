@@ -190,6 +190,8 @@ def test_the_record_of_another_session_is_unreadable(other: Handle) -> None:
     same = (other.key, other.generation) == (mine.key, mine.generation)
     if not same:
         assert "another session" in unreadable(ENCODED, handle=other).message
+    for another in (Handle(mine.key, 4, mine.token), Handle(Key("kernel"), 3, mine.token)):
+        unreadable(ENCODED, handle=another)
     assert decode(ENCODED, name="record", handle=Handle(mine.key, 3, "another token")) == RECORD
 
 

@@ -167,8 +167,11 @@ def test_what_is_late_changes_nothing() -> None:
         assert (advance(stopping, event) is None) != isinstance(event, Ended)
 
 
-def test_how_a_limit_is_enforced_is_kept_when_the_code_is_loaded() -> None:
-    loaded = advance(Loading(FIRST, LAUNCH, CHILD, ENFORCED), CodeLoaded(CODE))
+def test_how_a_limit_is_enforced_is_kept_from_the_registration_on() -> None:
+    registered = advance(Loading(FIRST, LAUNCH), Registered(CHILD, ENFORCED))
+    assert registered == Loading(FIRST, LAUNCH, CHILD, ENFORCED)
+    assert registered is not None
+    loaded = advance(registered, CodeLoaded(CODE))
     assert loaded == Loaded(FIRST, LAUNCH, CHILD, ENFORCED, CODE)
 
 

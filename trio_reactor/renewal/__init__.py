@@ -51,7 +51,10 @@ from .errors import (
 from .events import SourceRef
 from .evidence import Cleanup
 from .jsonvalue import Json
-from .media.output import LossesUnknown, MediaReceiver, Pressure, QueueStatistics
+from .media.losses import LossesUnknown
+from .media.output import Pressure
+from .media.queue import QueueStatistics
+from .media.receiver import MediaReceiver
 from .opening import open_renewal
 from .options import RenewalOptions
 from .sequences.book import (
@@ -70,7 +73,7 @@ from .sequences.book import (
     SequencePhase,
     SequenceState,
 )
-from .sequences.register import Sequences
+from .sequences.view import Sequences
 from .session import Renewal
 from .source import (
     AudioFrame,

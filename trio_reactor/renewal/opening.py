@@ -62,7 +62,8 @@ async def open_renewal(
         name: What it is called in messages and events.
 
     Raises:
-        JournalError: What is recorded could not be read or deleted, or another renewal uses it.
+        JournalError: What is recorded could not be read within `open_timeout`, or not deleted; or
+            another renewal uses it.
         OpenFailed: The first source could not be opened; `cleanup` says what is proven of it.
         TypeError: What is given to open a source is no opener, or what it opened is no source.
         BaseException: What the block of an owner raises: the body's error, the terminal failure,
@@ -131,6 +132,8 @@ class _Ending:
         self._chain.output.fail(failure)
         tail = self._chain.last_tail()
         self._chain.end_yield()
+        for tell in self._chain.on_failed:
+            tell()
         # The application's channel may have ended before; its own observers hear of it.
         if not self._publisher.ended:
             self._publisher.publish(

@@ -49,7 +49,8 @@ class RenewalOptions(BaseModel):
     not tell."""
 
     open_timeout: _Positive = 30.0
-    """Seconds a source may take to open."""
+    """Seconds a source may take to open; before the first, the journal has as long to be read, if
+    there is one."""
 
     reconnect_timeout: _Positive = 10.0
     """Seconds a source may take to recover; never more than it has left to live."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar, final, overload
 
 from trio_reactor.channel import Publisher, Subscription
-from trio_reactor.errors import Failed, ReactorError
+from trio_reactor.errors import Failed
 from trio_reactor.events import Event
 from trio_reactor.owner import Owner
 
@@ -15,22 +14,16 @@ from .access.borrowing import Borrow, Borrowing
 from .access.demand import Demand
 from .access.upstream import Bytes, Upstream
 from .chain.chain import Chain
-from .engine.capture import check_flag, check_position, check_size
-from .engine.dispatch import Dispatch
+from .engine.commands import Commands
 from .engine.engine import Engine
 from .engine.submission import Accepted, SequenceMember, Submission
-from .errors import QueueFull, SessionRecovering, SessionRetired
 from .events import SourceRef
-from .media.output import MediaReceiver, Pressure
-from .policy import phases
-from .sequences.register import Sequences
-from .slot.settings import Applied, Setting
-from .slot.slot import Slot
+from .media.output import Pressure
+from .media.receiver import MediaReceiver
+from .sequences.view import Sequences
 from .source import (
     AudioFrame,
     ClipRequest,
-    Commit,
-    Playable,
     S_co,
     VideoFrame,
 )
@@ -40,7 +33,6 @@ from .summary import RenewalReport
 
 __all__ = ["Renewal"]
 
-T = TypeVar("T")
 A = TypeVar("A", bound=Event)
 B = TypeVar("B", bound=Event)
 C = TypeVar("C", bound=Event)
@@ -58,6 +50,8 @@ class Renewal(Generic[S_co]):
         self._upstream: Upstream | None = None
         """Made for the first piece of input: most have none."""
         self._engine = Engine(owner, chain)
+        self._commands = Commands(owner, chain, self._engine)
+        self._sequences = Sequences(chain.sequences)
         self.events = publisher
         """Everything it has to say, in order."""
 
@@ -203,7 +197,7 @@ class Renewal(Generic[S_co]):
     @property
     def sequences(self) -> Sequences:
         """The sequences of requests that must all be played by one source."""
-        return self._chain.sequences
+        return self._sequences
 
     def prepare(
         self,
@@ -290,8 +284,7 @@ class Renewal(Generic[S_co]):
             ReactorError: What telling it came to; see `pause_and_stop`.
             Closed, Failed: The handle is closed, or has failed.
         """
-        check_flag("enabled", enabled)
-        await self._set(self._chain.autoplay, enabled, Applied.tell_autoplay)
+        await self._commands.set_autoplay(enabled)
 
     async def pause_and_stop(self) -> None:
         """End what is playing on the source on air, and hold what is queued there.
@@ -308,10 +301,7 @@ class Renewal(Generic[S_co]):
                 `outcome` is unknown, the source is replaced.
             Closed, Failed: The handle is closed, or has failed.
         """
-        self._owner.check()
-        self._engine.check_plays()
-        slot, source = self._on_air()
-        await self._command(slot, source.pause_and_stop).outcome()
+        await self._commands.pause_and_stop()
 
     async def remove(self, clip: str) -> None:
         """Take a clip out of the queue of the source that has it.
@@ -326,8 +316,7 @@ class Renewal(Generic[S_co]):
             SessionRecovering: Its source takes no commands now.
             ReactorError: As for `pause_and_stop`.
         """
-        slot, source = self._engine.holder(clip)
-        await self._command(slot, lambda: source.remove(clip)).outcome()
+        await self._commands.remove(clip)
 
     async def move(self, clip: str, position: int) -> None:
         """Give a clip another position in the queue of the source that has it.
@@ -338,14 +327,7 @@ class Renewal(Generic[S_co]):
             ValueError: It is no name of a clip, or no position.
             ReactorError: As for `remove`.
         """
-        check_position(position)
-        slot, source = self._engine.holder(clip)
-
-        async def move() -> None:
-            await source.move(clip, position)
-            slot.book.moved(clip, position)
-
-        await self._command(slot, move).outcome()
+        await self._commands.move(clip, position)
 
     async def set_canvas(self, width: int, height: int) -> None:
         """Set the size of the picture, in pixels; returns once the source on air has taken it.
@@ -362,9 +344,7 @@ class Renewal(Generic[S_co]):
             QueueFull: It is kept, and told later; too many commands are pending.
             ReactorError: As for `pause_and_stop`.
         """
-        check_size("width", width)
-        check_size("height", height)
-        await self._set(self._chain.canvas, (width, height), Applied.tell_canvas)
+        await self._commands.set_canvas(width, height)
 
     async def renew(self, reason: str) -> SourceRef:
         """Have a successor take over at the next boundary; returns once it is on air.
@@ -419,69 +399,3 @@ class Renewal(Generic[S_co]):
     def report(self) -> RenewalReport | None:
         """What became of every source; `None` until it is closed."""
         return None if self._owner.report is None else self._chain.ledger.report()
-
-    # ------------------------------------------------------------------------------------- internal
-
-    def _on_air(self) -> tuple[Slot, Playable]:
-        self._engine.check_room()
-        slot = self._chain.on_air
-        if self._chain.finished:
-            raise SessionRetired(f"{self.name}: the last source is gone")
-        playable = None if slot is None else slot.playable
-        if slot is None or playable is None or not phases.takes_work(slot.phase):
-            raise SessionRecovering(f"{self.name}: no source takes this now", retryable=True)
-        return slot, playable
-
-    async def _set(
-        self, setting: Setting[T], value: T, tell: Callable[[Applied], Awaitable[None]]
-    ) -> None:
-        """Want this, and wait for what the source on air says to it.
-
-        The chain tells whichever source has not taken what is wanted.  The one on air is told from
-        here, where a refusal has somebody to hear it, and is told also if its caller leaves.
-        """
-        self._owner.check()
-        self._engine.check_plays()
-        chain = self._chain
-        wish = setting.want(value)
-        try:
-            slot, _ = self._on_air()
-        except ReactorError as failure:
-            if not isinstance(failure, QueueFull):
-                setting.keep(wish)
-            chain.changed()
-            raise
-        applied = slot.applied
-        assert applied is not None  # noqa: S101 - it plays clips
-
-        async def send(commit: Commit) -> None:
-            commit()
-            with setting.telling(wish):
-                await tell(applied)
-
-        def over(_: Dispatch[None]) -> None:
-            applied.tellers -= 1
-            chain.changed()
-
-        dispatch = Dispatch(
-            chain,
-            slot,
-            send,
-            check=lambda: chain.check_working(slot),
-            over=over,
-            withdraws=False,
-        )
-        self._engine.begin(dispatch)
-        applied.tellers += 1
-        await dispatch.outcome()
-
-    def _command(self, slot: Slot, command: Callable[[], Awaitable[None]]) -> Dispatch[None]:
-        """Begin a command to one source."""
-
-        async def send(commit: Commit) -> None:
-            commit()
-            await command()
-
-        chain = self._chain
-        dispatch = Dispatch(chain, slot, send, check=lambda: chain.check_working(slot))
-        return self._engine.begin(dispatch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .media.output import QueueStatistics
+from .media.queue import QueueStatistics
 
 __all__ = ["BorrowStatistics", "InputStatistics", "RenewalStatistics"]
 

@@ -18,6 +18,7 @@ from .errors import (
     LimitRefused,
     RecordRefused,
     RecordUnreadable,
+    RestartsExhausted,
     SessionConflict,
     SessionStopped,
     StaleSession,
@@ -61,11 +62,13 @@ from .model.work import (
     Work,
 )
 from .options import SupervisorOptions
+from .service import Restart, RestartPolicy, Service, ServiceEnd, open_service
 from .store.memory import MemoryStore
 from .store.protocol import Store
 from .store.sqlite import SqliteStore
 from .supervisor.block import open_supervisor
 from .supervisor.supervisor import Supervisor, SupervisorStatistics
+from .timeline import supervision_timeline
 
 __all__ = [
     "SUPERVISION_EVENTS",
@@ -101,6 +104,11 @@ __all__ = [
     "PythonCode",
     "RecordRefused",
     "RecordUnreadable",
+    "Restart",
+    "RestartPolicy",
+    "RestartsExhausted",
+    "Service",
+    "ServiceEnd",
     "SessionConflict",
     "SessionRecord",
     "SessionStatus",
@@ -124,5 +132,7 @@ __all__ = [
     "Termination",
     "TerminationUnconfirmed",
     "Work",
+    "open_service",
     "open_supervisor",
+    "supervision_timeline",
 ]

@@ -15,6 +15,7 @@ __all__ = [
     "LimitRefused",
     "RecordRefused",
     "RecordUnreadable",
+    "RestartsExhausted",
     "SessionConflict",
     "SessionStopped",
     "StaleSession",
@@ -129,6 +130,26 @@ class SupervisorPoisoned(Failed):
 
 class HostFenced(Failed):
     """Another host has taken this one for dead; everything it held is being ended."""
+
+
+class RestartsExhausted(ReactorError):
+    """A service's sessions ended too often; its key alone is given up.
+
+    Args:
+        message: What happened, in the library's words.
+        restarts: How often it was restarted within the window.
+        window: Seconds.
+        why: What the last session ended with.
+        detail: What the code said, if it was its own failure.
+    """
+
+    def __init__(
+        self, message: str, *, restarts: int, window: float, why: str, detail: str | None = None
+    ) -> None:
+        super().__init__(message, outcome="replied", detail=detail)
+        self.restarts = restarts
+        self.window = window
+        self.why = why
 
 
 class StoreError(ReactorError):

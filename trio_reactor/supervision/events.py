@@ -22,6 +22,10 @@ __all__ = [
     "ChildRegistered",
     "CleanupFailed",
     "KeyTaken",
+    "ServiceEnded",
+    "ServiceGaveUp",
+    "ServiceRestarting",
+    "ServiceStarted",
     "SessionAdopted",
     "SessionForgotten",
     "SessionLoaded",
@@ -134,6 +138,50 @@ class CleanupFailed(SupervisionEvent, frozen=True):
     failures: tuple[FailureRecord, ...]
 
 
+class ServiceStarted(SupervisionEvent, frozen=True):
+    """A key is kept running from now on."""
+
+    key: Key
+    work: Work
+    restart: str
+    """When it is restarted: `on-failure`, `always` or `never`."""
+
+
+class ServiceRestarting(SupervisionEvent, frozen=True):
+    """A kept key's session ended, or could not be opened; there will be another after a pause."""
+
+    key: Key
+    generation: int | None
+    """Of the session that ended; `None` if there was none yet."""
+    pause: float
+    """Seconds until then."""
+    why: str
+    """What the session ended with."""
+    restarts: int
+    """How often it was restarted within the window, this one included."""
+
+
+class ServiceGaveUp(SupervisionEvent, frozen=True):
+    """A kept key's sessions ended too often; it is not restarted again."""
+
+    key: Key
+    why: str
+    """What the last session ended with."""
+    restarts: int
+    """How often it was restarted within the window."""
+    window: float
+    """Seconds."""
+
+
+class ServiceEnded(SupervisionEvent, frozen=True):
+    """A key is not kept running any more.  The last event of its service."""
+
+    key: Key
+    why: str
+    restarts: int
+    """How often it was restarted in all."""
+
+
 class SupervisorPoisoned(SupervisionEvent, frozen=True):
     """The supervisor can no longer vouch for what it holds.
 
@@ -163,6 +211,10 @@ AnySupervisionEvent: TypeAlias = (
     | KeyTaken
     | SessionForgotten
     | CleanupFailed
+    | ServiceStarted
+    | ServiceRestarting
+    | ServiceGaveUp
+    | ServiceEnded
     | SupervisorPoisoned
     | SupervisorClosed
 )
@@ -179,6 +231,10 @@ SUPERVISION_EVENTS: Final[tuple[type[SupervisionEvent], ...]] = (
     KeyTaken,
     SessionForgotten,
     CleanupFailed,
+    ServiceStarted,
+    ServiceRestarting,
+    ServiceGaveUp,
+    ServiceEnded,
     SupervisorPoisoned,
     SupervisorClosed,
 )

@@ -16,6 +16,7 @@ import msgspec
 import trio
 
 from trio_reactor.errors import ReactorError, leaves
+from trio_reactor.wording import a_kind
 
 __all__ = ["Fact", "Plain", "Trace", "describe", "plain"]
 
@@ -132,7 +133,7 @@ def plain(value: object) -> Plain:
 def _hook(value: object) -> str:
     if isinstance(value, BaseException):
         return describe(value)
-    raise TypeError(f"a {type(value).__qualname__} cannot be recorded: it is not plain data")
+    raise TypeError(f"{a_kind(value)} cannot be recorded: it is not plain data")
 
 
 def describe(failure: BaseException) -> str:

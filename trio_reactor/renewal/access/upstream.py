@@ -26,6 +26,7 @@ from trio_reactor.renewal.slot.settings import is_refusal
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import Source
 from trio_reactor.renewal.statistics import InputStatistics
+from trio_reactor.wording import a_kind
 
 from .borrowing import Borrow, Borrowing
 
@@ -113,6 +114,7 @@ class Upstream:
         self._owner.start_soon(self._deliver, name=f"{self._owner.name} input", drain=True)
         self._borrowing.draining.append(lambda: self._held > 0)
         self._chain.on_step.append(self._look)
+        self._chain.on_failed.append(self._lose_all)
         self._working = True
 
     def _look(self) -> None:
@@ -174,6 +176,8 @@ class Upstream:
                     failure = raised
             if budget.cancelled_caught:
                 failure = TimedOut("input was not taken in time", outcome="unknown")
+            if self._under_way is None:
+                return  # the renewal has failed meanwhile, and the piece was said to be lost
             if failure is None:
                 self._settle(self._delivered, piece)
             elif is_refusal(failure):
@@ -181,7 +185,13 @@ class Upstream:
             else:
                 # Nobody knows whether it arrived: what follows it would come after a gap, or twice.
                 self._lose_under_way(slot, "source-lost")
-                chain.slot_lost(slot, "outcome-unknown", failure)
+                chain.hearing.lost(slot, "outcome-unknown", failure)
+
+    def _lose_all(self) -> None:
+        """Say what was lost when the renewal has failed: it says nothing any more after that."""
+        if self._under_way is not None:
+            self._lose_under_way(self._chain.on_air, "source-lost")
+        self._lose_held(None, "no-source")
 
     def _settle(self, account: _Account, piece: bytes) -> None:
         """What is under way has come to this."""
@@ -208,7 +218,7 @@ class Upstream:
 def _captured(data: Bytes) -> bytes:
     """A piece as it is now, whatever becomes of the buffer that it was given in."""
     if not isinstance(cast("object", data), bytes | bytearray | memoryview):
-        raise TypeError(f"a piece of input is bytes, not a {type(data).__name__}")
+        raise TypeError(f"a piece of input is bytes, not {a_kind(data)}")
     return bytes(data)
 
 

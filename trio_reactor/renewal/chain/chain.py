@@ -17,36 +17,31 @@ from typing import assert_never, final
 import trio
 
 from trio_reactor.channel import Publisher
-from trio_reactor.errors import Expired, Lost, Overflow, ReactorError, is_expected
-from trio_reactor.owner import Attempt, Owner
-from trio_reactor.renewal import events, policy
+from trio_reactor.errors import Overflow
+from trio_reactor.owner import Owner
+from trio_reactor.renewal import events
 from trio_reactor.renewal.allocation.allocations import Allocations
-from trio_reactor.renewal.allocation.records import AllocationRecord
-from trio_reactor.renewal.errors import OpenFailed, RouteChanged, refusal, sole
+from trio_reactor.renewal.errors import RouteChanged
 from trio_reactor.renewal.media.output import MediaOutput
 from trio_reactor.renewal.options import RenewalOptions
-from trio_reactor.renewal.policy import phases
-from trio_reactor.renewal.policy.handoff import BoundaryFacts
-from trio_reactor.renewal.sequences.book import SequenceState
-from trio_reactor.renewal.sequences.register import Sequences
-from trio_reactor.renewal.slot.clips import Unfinished
-from trio_reactor.renewal.slot.recording import Settled
+from trio_reactor.renewal.policy import phases, steps
+from trio_reactor.renewal.policy.decision import decide
+from trio_reactor.renewal.policy.facts import ChainFacts
 from trio_reactor.renewal.slot.settings import Setting
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import (
-    Source,
-    SourceEvent,
     SourceOpener,
 )
-from trio_reactor.renewal.summary import CleanupLedger
 from trio_reactor.world import World
 
 from .announcer import Announcer
+from .facts import facts_of, route_in
+from .first import never_on_air, not_opened, open_first
+from .hearing import Hearing
 from .inherited import Inheritance
+from .ledger import CleanupLedger
 from .lineup import Lineup, Trace
-from .proof import cleanup_of, not_opened
 from .replay import Context, Replay
-from .retired import RetiredClips
 from .tally import FailureTally
 from .upkeep import Check, Upkeep, defects_are_terminal
 
@@ -87,11 +82,10 @@ class Chain:
         self.ledger = CleanupLedger(options, owner.name)
         self.autoplay = Setting(True)
         self.canvas = Setting[tuple[int, int] | None](None)
-        self.sequences = Sequences(self, options)
-        self.retired_clips = RetiredClips()
-        """The clips of sources that have left."""
         self.renewing = True
         self.finished = False
+        self.on_failed: list[Callable[[], None]] = []
+        """Told, synchronously, when it has failed, while what they say is still heard."""
         self.on_step: list[Callable[[], None]] = []
         """Told, synchronously, after each step and each change: look again."""
         self._begun = False
@@ -109,6 +103,17 @@ class Chain:
             self._tally,
             Replay(context, options.max_context_bytes),
         )
+        self.hearing = Hearing(
+            owner,
+            options,
+            lineup=self._lineup,
+            ledger=self.ledger,
+            tally=self._tally,
+            announce=self.announce,
+            changed=self.changed,
+        )
+        self.sequences = self.hearing.sequences
+        self.retired_clips = self.hearing.retired_clips
         self._change = trio.Event()
 
     @property
@@ -173,9 +178,15 @@ class Chain:
         """
         left = None
         if self.allocations is not None:
-            found = Inheritance(self.name, self.allocations, self.world, self.announce)
+            found = Inheritance(
+                self.name,
+                self.allocations,
+                self.world,
+                self.announce,
+                load_timeout=self.options.open_timeout,
+            )
             left = await found.settle()
-        slot = await self._open_first(left)
+        slot = await open_first(self._owner, self._lineup, left)
         attempt = slot.attempt
         assert attempt is not None  # noqa: S101 - it is open
         while True:
@@ -185,48 +196,10 @@ class Chain:
                 break
             if slot is not self.next:
                 await attempt.wait_ended()
-                raise not_opened(slot, attempt, self._never_on_air(slot))
+                raise not_opened(slot, attempt, never_on_air(slot))
             await self._wait(until)
         self._begun = True
         self._owner.start_soon(self.run, name=f"{self._owner.name} chain")
-
-    async def _open_first(self, left: AllocationRecord | None) -> Slot:
-        """Open the first source: what was left if it can be adopted, else a fresh one."""
-        # In a scope that is cancelled already the owner would only say that it acquires nothing.
-        await trio.lowlevel.checkpoint_if_cancelled()
-        slot = self._lineup.open("first", adopt=left)
-        attempt = slot.attempt
-        assert attempt is not None  # noqa: S101 - just started
-        gone: ReactorError | None = None
-        try:
-            await attempt.wait_opened()
-        except ReactorError as raised:
-            gone = raised
-        except trio.Cancelled:
-            if self._owner.failure is None:
-                raise
-            # A defect of its close ended the owner before it was told that nothing was opened.
-            with trio.CancelScope(shield=True):
-                await attempt.wait_ended()
-            if attempt.failure is None or attempt.is_defect:
-                raise
-            gone = Lost("the first source could not be opened")
-        if gone is not None:
-            fails = attempt.reason == "failed" and not attempt.is_defect
-            if left is not None and fails and not self._owner.stopping.is_set:
-                return await self._open_first(None)
-            raise not_opened(slot, attempt, gone)
-        # A source that was put on air after its owner began to stop would be a lie.
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self._owner.stopping.check()
-        return slot
-
-    def _never_on_air(self, slot: Slot) -> OpenFailed:
-        failed = OpenFailed(
-            "the first source ended before it was on air", cleanup=slot.cleanup, outcome="replied"
-        )
-        failed.__cause__ = slot.loss
-        return failed
 
     async def run(self) -> None:
         """Take each step when it is due, until the last source is gone and none is to follow."""
@@ -277,46 +250,59 @@ class Chain:
             self.told()
             now = self.world.clock()
             self._tally.settle(now, None if self.on_air is None else self.on_air.lifespan)
-            decision = policy.decide(self.facts(now), self.options)
+            decision = decide(self._facts(now), self.options)
             match decision:
-                case policy.Wait(until=until):
+                case steps.Wait(until=until):
                     return until
-                case policy.Idle():
+                case steps.Idle():
                     return None
-                case policy.Fail():
+                case steps.Fail():
                     self._owner.fail(self._tally.failure())
-                case policy.Finish():
+                case steps.Finish():
                     self._finish()
-                case policy.Prepare(cause=cause):
+                case steps.Prepare(cause=cause):
                     lineup.prepare(cause)
-                case policy.Abandon():
+                case steps.Abandon():
                     lineup.discard("retired")
-                case policy.Discard(why=why):
+                case steps.Discard(why=why):
                     lineup.discard(why)
-                case policy.Check(role=role):
+                case steps.Check(role=role):
                     assert self._check is not None  # noqa: S101 - else it counts as checked
                     by = now + self.options.check_timeout
                     self._upkeep.check(self._of(role), self._check, by)
-                case policy.Activate(cause=cause):
+                case steps.Activate(cause=cause):
                     lineup.activate(cause)
-                case policy.HandOver(evidence=evidence):
+                case steps.HandOver(evidence=evidence):
                     lineup.hand_over(evidence)
-                case policy.Yield(evidence=evidence):
+                case steps.Yield(evidence=evidence):
                     lineup.give_way(evidence)
-                case policy.Reconnect(role=role, within=within):
+                case steps.Reconnect(role=role, within=within):
                     self._upkeep.reconnect(self._of(role), now + within)
-                case policy.Tell(role=role):
+                case steps.Tell(role=role):
                     self._upkeep.tell(self._of(role), now + self.options.reconnect_timeout)
-                case policy.Replace():
+                case steps.Replace():
                     lineup.replace("replaced")
-                case policy.Expire():
+                case steps.Expire():
                     lineup.replace("expired")
                 case _:
                     assert_never(decision)
         self.told()
         return None
 
-    def _of(self, role: policy.Role) -> Slot:
+    def _facts(self, now: float) -> ChainFacts:
+        on_air = self.on_air
+        return facts_of(
+            now,
+            self._lineup,
+            self._tally,
+            self.sequences,
+            begun=self._begun,
+            renewing=self.renewing,
+            wanted=on_air is not None and self.is_wanted_after(on_air),
+            stopping=self._owner.stopping.is_set,
+        )
+
+    def _of(self, role: steps.Role) -> Slot:
         slot = self.on_air if role == "current" else self.next
         assert slot is not None  # noqa: S101 - the policy saw it
         return slot
@@ -334,53 +320,11 @@ class Chain:
         """Tell of an exclusive source that gave way and was followed by none."""
         self._lineup.end_yield()
 
-    # ----------------------------------------------------------------------------------- the facts
-
-    def facts(self, now: float) -> policy.ChainFacts:
-        """What is known in this step."""
-        on_air, following = self.on_air, self.next
-        ready = (
-            following is not None
-            and isinstance(following.phase, phases.Prepared)
-            and (following.playable is None or following.book.has_ready)
-        )
-        return policy.ChainFacts(
-            now=now,
-            current=None if on_air is None else on_air.facts(),
-            next=None if following is None else following.facts(),
-            leaving=len(self.leaving),
-            exclusive_leaving=any(slot.exclusive for slot in self.leaving.values()),
-            boundary=BoundaryFacts(
-                open_sequences=on_air is not None and self._is_bound(on_air),
-                idle_since=None if on_air is None else on_air.book.idle_since,
-                next_ready=ready,
-                last=None if on_air is None else on_air.book.last,
-            ),
-            vacancy=self._lineup.vacancy,
-            # There is no second one before a first has been on air.
-            retry_at=self._tally.retry_at if self._begun else math.inf,
-            fresh=self._lineup.offers.fresh,
-            exhausted=self._begun and self._tally.exhausted,
-            renewing=self.renewing,
-            wanted=on_air is not None and self.is_wanted_after(on_air),
-            stopping=self._owner.stopping.is_set,
-        )
-
-    def _is_bound(self, slot: Slot) -> bool:
-        """Whether a command to it is pending, or more is to come to it."""
-        return bool(slot.pending) or self.sequences._holds(slot.incarnation)
+    # ------------------------------------------------------------------------ for who commands it
 
     def route(self) -> Slot | None:
         """The slot that takes work bound to none, if any does now."""
-        on_air, following = self.on_air, self.next
-        current = None if on_air is None else on_air.facts()
-        match policy.route_of(current, None if following is None else following.facts()):
-            case "next":
-                return following
-            case "current":
-                return on_air
-            case None:
-                return None
+        return route_in(self._lineup)
 
     def check_working(self, slot: Slot) -> None:
         """Raise unless commands are taken, and the slot is one that takes them.
@@ -409,170 +353,6 @@ class Chain:
         with defects_are_terminal(self._owner):
             lost = self.output.losses.end_feed()
         return self.on_air.tail((None, None) if lost is None else (lost.frames, lost.samples))
-
-    # ------------------------------------------------------- what slots tell, each in its own task
-
-    def slot_opened(self, slot: Slot) -> None:
-        """A source is open and set up: from here on it takes work, unless it is to leave."""
-        attempt = slot.attempt
-        assert attempt is not None  # noqa: S101 - its task runs
-        assert slot.identity is not None  # noqa: S101 - set up
-        self.ledger.identify(slot.incarnation, slot.identity)
-        if attempt.reason is not None or self._owner.stopping.is_set:
-            return
-        slot.advance("opened")
-        slot.recording.held = True
-        if slot.recording.adopting is not None:
-            self.announce.settled(Settled(slot.recording.adopting, "adopted"))
-        self.announce.opened(slot, self.on_air)
-        for event in slot.early():
-            self.announce.told(slot, event)
-        self.changed()
-
-    def slot_told(self, slot: Slot, event: SourceEvent) -> None:
-        """A source told of a clip, or that it will end sooner."""
-        self.announce.told(slot, event)
-        self.changed()
-
-    def slot_accepted(self, slot: Slot, clip: str, position: int | None) -> None:
-        """A source answered that it took a clip, at this place or at the end."""
-        if slot.live:
-            slot.book.accepted(clip, self.world.clock(), position)
-        elif not slot.book.knows(clip):
-            # What it was known to have was named lost when it was let go.
-            self.announce.lost_clips(slot, (Unfinished(clip, None, 0),), "source-lost")
-            self.retired_clips.remember((clip,))
-
-    def sequence_sealed(self, sequence: SequenceState) -> None:
-        """A sequence is over."""
-        for slot in (self.on_air, self.next, *self.leaving.values()):
-            if slot is not None and slot.incarnation == sequence.owner:
-                self.announce.sequence_sealed(slot, sequence)
-
-    def slot_replied(self, slot: Slot) -> None:
-        """A command to a source is over."""
-        # Without a next source only an exclusive one has a boundary that this could open.
-        if slot is not self.on_air or self.next is not None or slot.exclusive:
-            self.changed()
-
-    def slot_forgot(self, slot: Slot, lost: Unfinished) -> None:
-        """A source does not know one of its clips any more."""
-        self.announce.lost_clips(slot, (lost,), "not-in-state")
-
-    def slot_lost(self, slot: Slot, why: events.LossReason, cause: BaseException | None) -> None:
-        """Something of a source that lives was lost, or is not trusted any more."""
-        if cause is not None and not is_expected(cause):
-            self._owner.fail(cause)
-            return
-        occurrence: phases.Occurrence = "condemned"
-        if why in ("media-lost", "events-lost") and slot.reconnectable is not None:
-            occurrence = why
-        if slot.advance(occurrence):
-            self.say_recovering(slot, why, cause)
-        elif slot.loans:
-            slot.loss = cause
-            slot.recall("lost")  # it was handed over, and is still lent
-        self.changed()
-
-    def slot_failed(self, slot: Slot, defect: Exception) -> None:
-        """A source's adapter has a defect."""
-        self._owner.fail(defect)
-
-    def slot_leaving(self, slot: Slot) -> None:
-        """A source begins to leave; one that still has a role is closed with its owner."""
-        if slot is self.on_air:
-            self._lineup.take_off_air(slot, "retired")
-        elif slot is self.next and not isinstance(slot.phase, phases.Opening):
-            self._lineup.next = None
-            self._lineup.let_go(slot, "retired")
-        slot.recall("retired")
-
-    def say_recovering(
-        self, slot: Slot, why: events.LossReason, cause: BaseException | None
-    ) -> None:
-        """A source has begun to recover, or its recovery has escalated: say so."""
-        if slot.lost_at is None:
-            slot.lost_at = self.world.clock()
-        slot.why, slot.loss = why, cause
-        self.announce.recovering(slot)
-
-    def slot_departed(self, slot: Slot, attempt: Attempt[Source]) -> None:
-        """A source that was held is lost, or has expired; its own task is leaving it."""
-        failure = attempt.failure
-        if failure is not None and attempt.is_defect:
-            self._owner.fail(failure)
-        expired = attempt.reason == "expired" or isinstance(failure, Expired)
-        if slot.live:
-            condemned = isinstance(slot.phase, phases.Recovering) and slot.phase.mode == "replace"
-            if expired or not condemned:
-                slot.why = "expired" if expired else "died"
-                slot.loss = failure if expired else failure or slot.loss
-            occurrence: phases.Occurrence = "expired" if expired else "died"
-            if slot is self.on_air:
-                self._lineup.lose(slot, occurrence)
-            elif slot is self.next:
-                self._lineup.discard(occurrence)
-        elif slot.loans:
-            slot.loss = failure
-            slot.recall("expired" if expired else "lost")
-        self.changed()
-
-    def slot_ended(self, slot: Slot, attempt: Attempt[Source]) -> None:
-        """A source has left altogether, or was never opened."""
-        failure = attempt.failure
-        never_was = isinstance(slot.phase, phases.Opening) and attempt.reason == "failed"
-        if slot is self.next:
-            self._lineup.next = None
-        self._lineup.leaving.pop(slot.incarnation, None)
-        if not never_was:
-            slot.advance("retired")
-        slot.advance("closed")
-        slot.closed(cleanup_of(slot, failure))
-        if failure is not None and not never_was:
-            slot.add_failure(failure)
-        cleanup = slot.cleanup
-        assert cleanup is not None  # noqa: S101 - it was just taken
-        self.ledger.record(slot.incarnation, cleanup)
-        for dispatch in tuple(slot.pending):
-            dispatch.give_up()
-        for sequence in self.sequences._retire(slot.incarnation, "its source ended"):
-            self.announce.sequence_retired(slot, sequence)
-        self.retired_clips.remember(slot.book.known)
-        if never_was and failure is not None:
-            self._count_failed_open(slot, sole(failure))
-        else:
-            self.announce.closed(slot, cleanup)
-        if slot.recording.settled is not None:
-            self.announce.settled(slot.recording.settled)
-        if failure is not None and attempt.is_defect:
-            self._owner.fail(failure)
-        self.changed()
-
-    def _count_failed_open(self, slot: Slot, failure: BaseException) -> None:
-        now = self.world.clock()
-        if slot.recording.adopting is not None and is_expected(failure):
-            self.announce.adoption_discarded(slot, failure)
-            return
-        refused = refusal(failure)
-        offers = self._lineup.offers.failed(
-            slot.offered,
-            refused=refused is not None and refused.resumption_refused and is_expected(failure),
-            permanent=refused is not None and refused.permanent,
-        )
-        if offers is not None:
-            self._lineup.offers = offers
-            self.announce.resumption_discarded(slot, failure)
-            return
-        self._tally.open_failed(now, None if self.on_air is None else self.on_air.lifespan, failure)
-        over = self._tally.exhausted or slot.cause == "first" or not is_expected(failure)
-        retry_at = self._tally.retry_at
-        self.announce.open_failed(
-            slot,
-            failure,
-            consecutive=self._tally.consecutive,
-            pause=None if over or retry_at is None else max(0.0, retry_at - now),
-            permanent=refused is not None and refused.permanent,
-        )
 
     def _overflowed(self, overflow: Overflow) -> None:
         """Fail, because the output was not drained; once close began nobody has to any more."""

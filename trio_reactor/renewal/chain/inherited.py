@@ -10,7 +10,12 @@ import trio
 from trio_reactor.errors import is_expected
 from trio_reactor.events import FailureRecord
 from trio_reactor.renewal.allocation.allocations import Allocations, terminated
-from trio_reactor.renewal.allocation.records import AllocationRecord, JournalUnusable
+from trio_reactor.renewal.allocation.records import (
+    AllocationRecord,
+    JournalError,
+    JournalFailed,
+    JournalUnusable,
+)
 from trio_reactor.renewal.allocation.recovery import plan_recovery, settlement
 from trio_reactor.renewal.slot.recording import Settled
 from trio_reactor.world import World
@@ -32,11 +37,19 @@ class Inheritance:
         allocations: Where, and what ends it.
         world: Its clocks.
         announce: Where it is said what became of each.
+        load_timeout: Seconds that the journal may take to be read.
     """
 
     def __init__(
-        self, name: str, allocations: Allocations, world: World, announce: Announcer
+        self,
+        name: str,
+        allocations: Allocations,
+        world: World,
+        announce: Announcer,
+        *,
+        load_timeout: float,
     ) -> None:
+        self._load_timeout = load_timeout
         self._name = name
         self._allocations = allocations
         self._world = world
@@ -50,12 +63,13 @@ class Inheritance:
 
         Raises:
             JournalUnusable: Another renewal has recorded something, and nothing was changed.
-            JournalError: The journal could not be read or written.
+            JournalError: The journal could not be read, or not in time, or not written.  Where
+                several records could not be deleted it is one; its cause is the group of why.
             BaseException: A defect of what terminates.
         """
         allocations = self._allocations
         plan = plan_recovery(
-            await allocations.journal.load(),
+            await self._load(),
             renewal=None if allocations.any_renewal else self._name,
             adopt=allocations.adopt,
             wall=self._world.wall(),
@@ -69,11 +83,33 @@ class Inheritance:
         async with trio.open_nursery() as nursery:
             for _ in range(min(len(plan.terminate), MAX_TERMINATING)):
                 nursery.start_soon(self._settle_each, left)
-        if len(self._defects) == 1:
-            raise self._defects[0]
         if self._defects:
-            raise ExceptionGroup("settling what was recorded", self._defects)
+            raise self._failed()
         return plan.adopt
+
+    async def _load(self) -> tuple[AllocationRecord, ...]:
+        journal = self._allocations.journal
+        with trio.CancelScope(deadline=self._world.clock() + self._load_timeout):
+            return await journal.load()
+        raise JournalFailed(
+            f"{journal.path}: the journal was not read within {self._load_timeout} s",
+            path=journal.path,
+            retryable=True,
+        )
+
+    def _failed(self) -> BaseException:
+        """What is raised of all that went wrong: as of one where it is of one kind."""
+        if len(self._defects) == 1:
+            return self._defects[0]
+        several = ExceptionGroup("settling what was recorded", self._defects)
+        if not all(isinstance(each, JournalError) for each in self._defects):
+            return several
+        path = self._allocations.journal.path
+        failed = JournalFailed(
+            f"{path}: {len(self._defects)} records could not be deleted", path=path
+        )
+        failed.__cause__ = several
+        return failed
 
     async def _settle_each(self, left: Iterator[AllocationRecord]) -> None:
         for record in left:

@@ -19,12 +19,13 @@ from trio_reactor.renewal.allocation.records import AllocationRecord
 from trio_reactor.renewal.policy import phases
 from trio_reactor.renewal.policy.handoff import HandoffEvidence
 from trio_reactor.renewal.policy.resumption import Handle, Offers
-from trio_reactor.renewal.slot.host import SlotHost
+from trio_reactor.renewal.slot.host import SlotHearing, SlotHost
+from trio_reactor.renewal.slot.life import life
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.source import OpenCause, Predecessor, Source, SourceOpener
-from trio_reactor.renewal.summary import CleanupLedger
 
 from .announcer import Announcer
+from .ledger import CleanupLedger
 from .replay import Replay
 from .tally import FailureTally
 from .upkeep import defects_are_terminal
@@ -49,19 +50,28 @@ class Trace(msgspec.Struct, frozen=True):
         return Handle(self.ref.incarnation, self.resumption)
 
 
-class LineupHost(SlotHost, Protocol):
+class LineupHearing(SlotHearing, Protocol):
     """What hears of the ends of attempts, beside what a slot tells."""
 
-    def is_wanted_after(self, slot: Slot) -> bool:
-        """Whether the application has asked for a successor of this source."""
-        ...
-
-    def slot_departed(self, slot: Slot, attempt: Attempt[Source]) -> None:
+    def departed(self, slot: Slot, attempt: Attempt[Source]) -> None:
         """A source that was held is lost, or has expired."""
         ...
 
-    def slot_ended(self, slot: Slot, attempt: Attempt[Source]) -> None:
+    def ended(self, slot: Slot, attempt: Attempt[Source]) -> None:
         """A source has left altogether, or was never opened."""
+        ...
+
+
+class LineupHost(SlotHost, Protocol):
+    """What a lineup needs of its chain.  Everything is synchronous."""
+
+    @property
+    def hearing(self) -> LineupHearing:
+        """Who hears what becomes of its slots."""
+        ...
+
+    def is_wanted_after(self, slot: Slot) -> bool:
+        """Whether the application has asked for a successor of this source."""
         ...
 
 
@@ -157,10 +167,10 @@ class Lineup:
         self.next = slot
         self._announce.opening(slot)
         slot.attempt = self._owner.start(
-            slot.life,
+            functools.partial(life, slot),
             name=f"{self._owner.name} source {incarnation}",
-            on_lost=functools.partial(self._host.slot_departed, slot),
-            on_ended=functools.partial(self._host.slot_ended, slot),
+            on_lost=functools.partial(self._host.hearing.departed, slot),
+            on_ended=functools.partial(self._host.hearing.ended, slot),
         )
         return slot
 

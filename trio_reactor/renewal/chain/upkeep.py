@@ -18,6 +18,7 @@ from trio_reactor.owner import Owner
 from trio_reactor.renewal.events import LossReason
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.slot.settings import Applied, is_refusal
+from trio_reactor.renewal.slot.setup import reconnect
 from trio_reactor.renewal.slot.slot import Slot
 from trio_reactor.renewal.slot.underway import Underway
 from trio_reactor.renewal.source import Source
@@ -25,14 +26,31 @@ from trio_reactor.world import World
 
 from .announcer import Announcer
 
-__all__ = ["Check", "Upkeep", "UpkeepHost", "defects_are_terminal"]
+__all__ = ["Check", "Upkeep", "UpkeepHearing", "UpkeepHost", "defects_are_terminal"]
 
 Check = Callable[[Source], Awaitable[object]]
 """Looks at a source before it goes on air; what it raises is why it must not."""
 
 
+class UpkeepHearing(Protocol):
+    """Who hears what comes of the upkeep.  Everything is synchronous."""
+
+    def lost(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
+        """Something of a slot that lives was lost."""
+        ...
+
+    def recovering(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
+        """A slot has begun to recover, or its recovery has escalated."""
+        ...
+
+
 class UpkeepHost(Protocol):
     """What the upkeep needs of its chain.  Everything is synchronous."""
+
+    @property
+    def hearing(self) -> UpkeepHearing:
+        """Who hears what comes of it."""
+        ...
 
     @property
     def on_air(self) -> Slot | None:
@@ -52,14 +70,6 @@ class UpkeepHost(Protocol):
     @property
     def options(self) -> RenewalOptions:
         """Its budgets."""
-        ...
-
-    def slot_lost(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
-        """Something of a slot that lives was lost."""
-        ...
-
-    def say_recovering(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
-        """A slot has begun to recover, or its recovery has escalated."""
         ...
 
     def changed(self) -> None:
@@ -111,19 +121,19 @@ class Upkeep:
         applied.tellers += 1
 
     async def _recover(self, slot: Slot, recovery: Underway) -> None:
-        async def reconnect() -> None:
-            await slot.reconnect()
+        async def make_whole() -> None:
+            await reconnect(slot)
             slot.check_whole()
 
         try:
             failure = await recovery.run(
-                reconnect, f"source {slot.incarnation} did not reconnect within its budget"
+                make_whole, f"source {slot.incarnation} did not reconnect within its budget"
             )
         finally:
             slot.recovery = None
         if failure is not None:
             if slot.advance("recovery-failed"):
-                self._host.say_recovering(slot, "reconnect-failed", failure)
+                self._host.hearing.recovering(slot, "reconnect-failed", failure)
         elif slot.advance("recovered"):
             slot.book.regained()
             now = self._host.world.clock()
@@ -148,7 +158,7 @@ class Upkeep:
             if failure is None:
                 slot.checked = True
             else:
-                self._host.slot_lost(slot, "check-failed", failure)
+                self._host.hearing.lost(slot, "check-failed", failure)
         self._host.changed()
 
     async def _tell(self, slot: Slot, applied: Applied, connection: Token, deadline: float) -> None:
@@ -167,18 +177,18 @@ class Upkeep:
                         self._not_taken(slot, applied, failure)
             if budget.cancelled_caught and connection.live:
                 late = TimedOut("what was set was not answered in time", outcome="unknown")
-                self._host.slot_lost(slot, "outcome-unknown", late)
+                self._host.hearing.lost(slot, "outcome-unknown", late)
         finally:
             applied.tellers -= 1
             self._host.changed()
 
     def _not_taken(self, slot: Slot, applied: Applied, failure: Exception) -> None:
         if not is_refusal(failure):
-            self._host.slot_lost(slot, "events-lost", failure)
+            self._host.hearing.lost(slot, "events-lost", failure)
         elif slot is not self._host.on_air:
             # It cannot follow as it is.
-            self._host.slot_lost(slot, "check-failed", failure)
+            self._host.hearing.lost(slot, "check-failed", failure)
         elif applied.tellers > 1:
             pass  # who asked for it tells it again, and is to hear the refusal
         elif not applied.take_back():
-            self._host.slot_lost(slot, "events-lost", failure)
+            self._host.hearing.lost(slot, "events-lost", failure)

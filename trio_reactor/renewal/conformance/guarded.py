@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Generator
 from typing import final
 
+from trio_reactor.renewal.allocation.records import AllocationRecord
+from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.source import ClipRequest, Source, SourceOpener
 
 from .rig import Capability, Cause, Length, Rig, causes_of
@@ -41,6 +43,7 @@ class Guarded:
         self.patience = rig.patience
         self.quiet = rig.quiet
         self.prompt = rig.prompt
+        self.secrets = rig.secrets
 
     @property
     def opener(self) -> SourceOpener:
@@ -63,6 +66,20 @@ class Guarded:
         with self._doing("refused"):
             return self._rig.refused()
 
+    def heard(self, source: Source, /) -> bytes:
+        """The input that the other side has heard."""
+        with self._doing("heard"):
+            return self._rig.heard(source)
+
+    async def leave_behind(self) -> AllocationRecord:
+        """Allocate as a process does that is killed then."""
+        with self._doing("leave_behind"):
+            return await self._rig.leave_behind()
+
+    async def terminate(self, record: AllocationRecord, /) -> Cleanup:
+        """End what was left behind; what that raises is the adapter's."""
+        return await self._rig.terminate(record)
+
     async def break_connection(self, source: Source, /) -> None:
         """Break the connection of a source."""
         with self._doing("break_connection"):
@@ -77,6 +94,11 @@ class Guarded:
         """Answer nothing from now on."""
         with self._doing("fall_silent"):
             await self._rig.fall_silent()
+
+    async def refuse_input(self, source: Source, /) -> None:
+        """Refuse the next piece of input."""
+        with self._doing("refuse_input"):
+            await self._rig.refuse_input(source)
 
     async def refuse_opens(self) -> None:
         """Refuse every open from now on."""

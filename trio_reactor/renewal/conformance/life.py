@@ -16,7 +16,9 @@ from trio_reactor.renewal.source import (
     Mortal,
     Playable,
     Predecessor,
+    Receptive,
     Reconnectable,
+    Recordable,
     Resumable,
     Source,
 )
@@ -45,7 +47,9 @@ async def _capabilities(trial: Trial) -> None:
         "reconnectable": Reconnectable,
         "exclusive": Exclusive,
         "resumable": Resumable,
+        "recordable": Recordable,
         "mortal": Mortal,
+        "receptive": Receptive,
     }
     async with trial.opened() as source:
         trial.require(isinstance(cast("object", source), Source), "is not a Source")

@@ -9,15 +9,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal, TypeAlias, get_args
 
+from trio_reactor.renewal.allocation.records import AllocationRecord
+from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.source import ClipRequest, Source, SourceOpener
 
 __all__ = ["Capability", "Cause", "Length", "Rig", "causes_of"]
 
-Capability: TypeAlias = Literal["playable", "reconnectable", "exclusive", "resumable", "mortal"]
+Capability: TypeAlias = Literal[
+    "playable", "reconnectable", "exclusive", "resumable", "recordable", "mortal", "receptive"
+]
 """What a source can beside living and being closed; each is a protocol of the same name."""
 
-Cause: TypeAlias = Literal["break_connection", "end", "fall_silent", "refuse_opens", "refused"]
-"""What a rig may be able to cause; each is a method of the same name."""
+Cause: TypeAlias = Literal[
+    "break_connection",
+    "end",
+    "fall_silent",
+    "heard",
+    "leave_behind",
+    "refuse_input",
+    "refuse_opens",
+    "refused",
+    "terminate",
+]
+"""What a rig may be able to cause or to tell; each is a method of the same name."""
 
 Length: TypeAlias = Literal["short", "long"]
 
@@ -45,6 +59,10 @@ class Rig(ABC):
     prompt: float = 1.0
     """Seconds within which what was cancelled has to have left."""
 
+    secrets: tuple[str, ...] = ()
+    """What must not be in what is recorded of an allocation, such as the token that admits to the
+    service; for one that is `recordable`."""
+
     @property
     @abstractmethod
     def opener(self) -> SourceOpener:
@@ -68,6 +86,24 @@ class Rig(ABC):
         """A request that the other side refuses."""
         raise NotImplementedError
 
+    def heard(self, source: Source, /) -> bytes:
+        """All the input that the other side has heard of this source, in order."""
+        raise NotImplementedError
+
+    async def leave_behind(self) -> AllocationRecord:
+        """Allocate as a process does that is killed then; returns what it had recorded.
+
+        Nobody holds it any more, and it lives for longer than `patience`.
+        """
+        raise NotImplementedError
+
+    async def terminate(self, record: AllocationRecord, /) -> Cleanup:
+        """End what was left behind: the function that goes with the source into `Allocations`.
+
+        What it raises or returns is the adapter's, and not the rig's.
+        """
+        raise NotImplementedError
+
     async def break_connection(self, source: Source, /) -> None:
         """Break the connection of a source, and leave its session alone."""
         raise NotImplementedError
@@ -78,6 +114,10 @@ class Rig(ABC):
 
     async def fall_silent(self) -> None:
         """From now on take everything, opens too, and answer nothing."""
+        raise NotImplementedError
+
+    async def refuse_input(self, source: Source, /) -> None:
+        """Refuse the next piece of input of this source, and only that."""
         raise NotImplementedError
 
     async def refuse_opens(self) -> None:

@@ -15,6 +15,8 @@ from .lasting import EXCLUSIVE, MORTAL, RESUMABLE
 from .life import CAPABILITIES, LIFE
 from .media import MEDIA
 from .playing import PLAYING
+from .receiving import RECEPTIVE
+from .recording import RECORDABLE
 from .rig import Capability, Rig
 from .trial import Nonconforming
 
@@ -22,7 +24,18 @@ __all__ = ["CASES", "Environment", "cases", "run_all"]
 
 CASES: Final[tuple[Case, ...]] = tuple(
     case
-    for part in (LIFE, EXCLUSIVE, RESUMABLE, MORTAL, PLAYING, MEDIA, CONNECTION, RECONNECTING)
+    for part in (
+        LIFE,
+        EXCLUSIVE,
+        RESUMABLE,
+        RECORDABLE,
+        MORTAL,
+        PLAYING,
+        MEDIA,
+        CONNECTION,
+        RECONNECTING,
+        RECEPTIVE,
+    )
     for case in part.cases
 )
 """Every case there is."""

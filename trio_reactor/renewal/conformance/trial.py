@@ -183,6 +183,14 @@ class Trial:
         found = self.rig.allocated()
         self.require(found == count, f"has {found} allocated instead of {count} {after}")
 
+    async def until_heard(self, source: Source, given: bytes) -> None:
+        """Wait until the other side has heard as much as the source was given."""
+        with trio.move_on_after(self.rig.patience):
+            while len(self.rig.heard(source)) < len(given):  # noqa: ASYNC110 - as above
+                await trio.sleep(_LOOK_AGAIN)
+        found = self.rig.heard(source)
+        self.require(found == given, f"was given {len(given)} bytes, and other {len(found)} came")
+
     async def quiet(self) -> None:
         """Let the time pass in which nothing must happen."""
         await trio.sleep(self.rig.quiet)

@@ -10,6 +10,7 @@ from typing import Final, cast
 from trio_reactor.renewal.jsonvalue import Json, copy_json
 from trio_reactor.renewal.slot.validity import MAX_IDENTITY, is_identity
 from trio_reactor.renewal.source import ClipRequest
+from trio_reactor.wording import a_kind
 
 __all__ = [
     "MAX_NUMBER",
@@ -38,9 +39,8 @@ def capture(request: ClipRequest) -> ClipRequest:
     if request.continue_from is not None:
         check_name("continue_from", request.continue_from)
     payload = cast("object", request.payload)
-    kind: type[object] = type(payload)
-    if kind is not dict:
-        raise ValueError(f"payload: a {kind.__qualname__} is not a dict")
+    if type(payload) is not dict:
+        raise ValueError(f"payload: {a_kind(payload)} is not a dict")
     copied = copy_json(payload, what="payload", max_bytes=MAX_PAYLOAD_SIZE)
     return ClipRequest(cast("dict[str, Json]", copied), request.continue_from)
 
@@ -66,4 +66,4 @@ def check_size(what: str, size: object) -> None:
 def check_flag(what: str, flag: object) -> None:
     """Raise `ValueError` unless this is `True` or `False`, not what stands for one of them."""
     if type(flag) is not bool:
-        raise ValueError(f"{what}: it is True or False, not a {type(flag).__qualname__}")
+        raise ValueError(f"{what}: it is True or False, not {a_kind(flag)}")

@@ -27,13 +27,34 @@ from trio_reactor.world import World
 
 from .failure import Failure
 
-__all__ = ["Dispatch", "DispatchHost", "identity_of"]
+__all__ = ["Dispatch", "DispatchHearing", "DispatchHost", "identity_of"]
 
 T = TypeVar("T")
 
 
+class DispatchHearing(Protocol):
+    """Who hears what a dispatch finds out of its slot.  Everything is synchronous."""
+
+    def lost(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
+        """Hear that a slot is not trusted any more."""
+        ...
+
+    def failed(self, slot: Slot, defect: Exception) -> None:
+        """Hear that a slot's adapter has a defect, which is terminal."""
+        ...
+
+    def replied(self, slot: Slot) -> None:
+        """Hear that a command to a slot is over."""
+        ...
+
+
 class DispatchHost(Protocol):
     """What a dispatch needs of its chain.  Everything is synchronous."""
+
+    @property
+    def hearing(self) -> DispatchHearing:
+        """Who hears what it finds out."""
+        ...
 
     @property
     def world(self) -> World:
@@ -43,18 +64,6 @@ class DispatchHost(Protocol):
     @property
     def options(self) -> RenewalOptions:
         """Its budgets."""
-        ...
-
-    def slot_lost(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
-        """Hear that a slot is not trusted any more."""
-        ...
-
-    def slot_failed(self, slot: Slot, defect: Exception) -> None:
-        """Hear that a slot's adapter has a defect, which is terminal."""
-        ...
-
-    def slot_replied(self, slot: Slot) -> None:
-        """Hear that a command to a slot is over."""
         ...
 
 
@@ -130,7 +139,11 @@ class Dispatch(Generic[T]):
         return self._committed or (self._failure is not None and self._failure.outcome == "unknown")
 
     async def run(self) -> None:
-        """Send it and take the answer; a worker of the owner's.  Raises nothing."""
+        """Send it and take the answer; a worker of the owner's.
+
+        What comes of it is raised to its callers; nothing comes out of here but a defect of the one
+        that is told that it is over.
+        """
         try:
             with self._scope:
                 self._taken(await self._send(self._commit))
@@ -141,15 +154,17 @@ class Dispatch(Generic[T]):
         finally:
             if not self._is_over:
                 self._failure = self._lost()
-            self.drop()
-            if self._settled is not None:
-                self._settled(self)
-            self._over.set()
+            try:
+                self.drop()
+                if self._settled is not None:
+                    self._settled(self)
+            finally:
+                self._over.set()  # whatever else goes wrong, nobody waits for ever
 
     def drop(self) -> None:
         """Be no longer on its way."""
         self._slot.pending.pop(self, None)
-        self._host.slot_replied(self._slot)
+        self._host.hearing.replied(self._slot)
 
     async def outcome(self) -> T:
         """Wait for the answer.  Any number of tasks may.
@@ -214,7 +229,7 @@ class Dispatch(Generic[T]):
         if not is_expected(failure):
             self._failure = Failed("a source's adapter has a defect", outcome=self._fate)
             self._failure.__cause__ = failure
-            self._host.slot_failed(self._slot, failure)
+            self._host.hearing.failed(self._slot, failure)
             return
         if isinstance(failure, ReactorError) and self._is_said(failure):
             if self._committed and is_refusal(failure):
@@ -227,7 +242,7 @@ class Dispatch(Generic[T]):
             why: LossReason = "outcome-unknown"
             if isinstance(failure, ContractBroken):
                 why = "contract-broken"
-            self._host.slot_lost(self._slot, why, failure)
+            self._host.hearing.lost(self._slot, why, failure)
 
     def _is_said(self, failure: ReactorError) -> bool:
         """Whether a failure itself says what became of the request.

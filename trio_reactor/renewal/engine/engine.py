@@ -112,7 +112,7 @@ class Engine:
         source = slot.playable
         assert source is not None  # noqa: S101 - else it takes no work
         if order.sequence is not None:
-            self._chain.sequences._check(order.sequence.sequence, order.member, slot.incarnation)
+            self._chain.sequences.check(order.sequence.sequence, order.member, slot.incarnation)
         chain, errand = self._chain, _Errand(source, order.request, route.position)
         return self.begin(
             Dispatch(
@@ -120,7 +120,7 @@ class Engine:
                 slot,
                 errand.run,
                 check=lambda: self._commit(order, slot, errand),
-                take=lambda clip: chain.slot_accepted(slot, identity_of(clip), errand.position),
+                take=lambda clip: chain.hearing.accepted(slot, identity_of(clip), errand.position),
                 over=lambda dispatch: self._over(order, submission, dispatch),
             )
         )
@@ -135,13 +135,13 @@ class Engine:
             raise RouteChanged("the source that was to take the request changed", retryable=True)
         errand.check_place(route.position)
         if order.sequence is not None:
-            self._chain.sequences._begin(order.sequence.sequence, order.member, slot.incarnation)
+            self._chain.sequences.begin(order.sequence.sequence, order.member, slot.incarnation)
 
     def _over(self, order: Order, submission: Submission, dispatch: Dispatch[str]) -> None:
         """Account for a submission that is over, once."""
         member = order.sequence
         if member is not None and dispatch.committed:
-            self._chain.sequences._settle(
+            self._chain.sequences.settle(
                 member.sequence,
                 order.member,
                 _fate(dispatch),
@@ -221,7 +221,7 @@ class Engine:
         named, sequence = order.placement.named, order.sequence
         for clip in named.values():
             self._check_sole(clip)
-        bound = None if sequence is None else self._chain.sequences._owner(sequence.sequence)
+        bound = None if sequence is None else self._chain.sequences.owner(sequence.sequence)
         if bound is None and not named:
             self.check_plays()
         # Only what is bound to nothing goes where the chain prefers it.

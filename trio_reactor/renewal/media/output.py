@@ -14,41 +14,22 @@ What is promised:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar, final
+from typing import TypeVar, final
 
 import msgspec
-import trio
-from trio.lowlevel import (
-    Abort,
-    RaiseCancelT,
-    Task,
-    cancel_shielded_checkpoint,
-    checkpoint_if_cancelled,
-    current_task,
-    enable_ki_protection,
-    reschedule,
-    wait_task_rescheduled,
-)
+from trio.lowlevel import enable_ki_protection, reschedule
 
-from trio_reactor.errors import Busy, Closed, Failed, Overflow
+from trio_reactor.errors import Overflow
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.source import AudioFrame, VideoFrame
 
-from .losses import LossesUnknown, LossLedger
+from .losses import LossLedger
+from .queue import EMPTY, FrameQueue, QueueStatistics
+from .receiver import MediaReceiver
 
-__all__ = [
-    "LossLedger",
-    "LossesUnknown",
-    "MediaOutput",
-    "MediaReceiver",
-    "MediaStatistics",
-    "Pressure",
-    "QueueStatistics",
-]
+__all__ = ["MediaOutput", "MediaStatistics", "Pressure"]
 
-F_co = TypeVar("F_co", bound="VideoFrame | AudioFrame", covariant=True)
 F = TypeVar("F", bound="VideoFrame | AudioFrame")
 
 
@@ -67,199 +48,11 @@ class Pressure(msgspec.Struct, frozen=True):
     """Interleaved samples that they lost; a total."""
 
 
-class QueueStatistics(msgspec.Struct, frozen=True):
-    """One of the two outputs."""
-
-    queued: int
-    """Frames, or runs of sound, that are queued."""
-    samples: int
-    """Interleaved samples that are queued; 0 for video."""
-    bytes: int
-    delivered: int
-    """Frames, or runs of sound, that a reader has taken; a total."""
-    refused: int
-    """Those offered beyond the bound or after the end; a total."""
-    waiting: bool
-    """Whether a reader waits."""
-
-
 class MediaStatistics(msgspec.Struct, frozen=True):
     """Both outputs."""
 
     video: QueueStatistics
     audio: QueueStatistics
-
-
-_EMPTY: Final[deque[Any]] = deque(maxlen=0)
-"""What a queue is that never had a frame: an empty deque of its own has room for 64."""
-
-
-class _Queue(Generic[F]):
-    """The frames of one output that are still to be read, and who waits for one.
-
-    Sizes are kept beside the frames, because a `bytearray` can change its own.
-    """
-
-    __slots__ = (
-        "bytes",
-        "delivered",
-        "failure",
-        "frames",
-        "refused",
-        "samples",
-        "settled",
-        "sizes",
-        "task",
-    )
-
-    def __init__(self) -> None:
-        self.frames: deque[F] = _EMPTY
-        self.sizes: deque[int] = _EMPTY
-        self.bytes = 0
-        self.samples = 0
-        self.delivered = 0
-        self.refused = 0
-        self.task: Task | None = None
-        self.settled = False
-        self.failure: BaseException | None = None
-
-    def begin(self) -> None:
-        """Have room for frames, from the first on."""
-        self.frames, self.sizes = deque(), deque()
-
-    def take(self) -> F:
-        frame = self.frames.popleft()
-        self.bytes -= self.sizes.popleft()
-        self.delivered += 1
-        if isinstance(frame, AudioFrame):
-            self.samples -= frame.samples
-        return frame
-
-    def wake(self) -> None:
-        task = self.task
-        if task is not None:
-            self.task = None
-            reschedule(task)
-
-    def settle(self, failure: BaseException | None) -> None:
-        self.failure = failure
-        self.settled = True
-
-    def raise_end(self) -> None:
-        """Raise what comes after the last frame, if there is an end."""
-        if self.failure is not None:
-            # Made afresh for everyone who asks, so that its traceback does not grow.
-            raise Failed("the output failed") from self.failure
-        if self.settled:
-            raise trio.EndOfChannel
-
-    def leave(self, _: RaiseCancelT) -> Abort:
-        """The abort function of who waits."""
-        self.task = None
-        return Abort.SUCCEEDED
-
-    def statistics(self) -> QueueStatistics:
-        return QueueStatistics(
-            len(self.frames),
-            self.samples,
-            self.bytes,
-            self.delivered,
-            self.refused,
-            self.task is not None,
-        )
-
-
-@final
-class MediaReceiver(trio.abc.ReceiveChannel[F_co], Generic[F_co]):
-    """Reads one output; taken from `MediaOutput.video` or `.audio`.
-
-    Closing it ends this receiver and nothing else: what is queued stays for the next one, and an
-    output that is not read fails at its bound.
-    """
-
-    __slots__ = ("__weakref__", "_closed", "_queue", "_reading")
-
-    def __init__(self, queue: _Queue[F_co]) -> None:
-        self._queue = queue
-        self._reading = False
-        self._closed = False
-
-    @enable_ki_protection
-    async def receive(self) -> F_co:
-        """The next frame, as soon as there is one.
-
-        Always a checkpoint.  If it is cancelled no frame is taken.
-
-        Raises:
-            Busy: If another task is waiting in here.
-            Closed: If this receiver was closed, also while waiting.
-            trio.EndOfChannel: If the output has ended and everything was read.
-            Failed: If the output has failed and everything was read; the failure is its cause.
-        """
-        if self._reading:
-            raise Busy("another task reads this output")
-        queue = self._queue
-        self._reading = True
-        try:
-            await checkpoint_if_cancelled()
-            if queue.frames and not self._closed:
-                frame = queue.take()
-                await cancel_shielded_checkpoint()
-                return frame
-            if self._closed or queue.settled:
-                await cancel_shielded_checkpoint()
-            else:
-                queue.task = current_task()
-                await wait_task_rescheduled(queue.leave)
-            if self._closed:
-                raise Closed("this receiver is closed")
-            if not queue.frames:
-                queue.raise_end()
-            return queue.take()
-        finally:
-            self._reading = False
-
-    @enable_ki_protection
-    def receive_nowait(self) -> F_co:
-        """The next frame, if there is one now.
-
-        Raises:
-            trio.WouldBlock: If there is none.
-            Busy: If a task is waiting in `receive`.
-            Closed: If this receiver was closed.
-            trio.EndOfChannel: If the output has ended and everything was read.
-            Failed: If the output has failed and everything was read; the failure is its cause.
-        """
-        if self._closed:
-            raise Closed("this receiver is closed")
-        if self._reading:
-            raise Busy("another task reads this output")
-        if not self._queue.frames:
-            self._queue.raise_end()
-            raise trio.WouldBlock
-        return self._queue.take()
-
-    @property
-    def closed(self) -> bool:
-        """Whether this receiver was closed."""
-        return self._closed
-
-    @enable_ki_protection
-    def close(self) -> None:
-        """Close this receiver; who waits in `receive` gets `Closed`.  Idempotent."""
-        if not self._closed:
-            self._closed = True
-            if self._reading:
-                self._queue.wake()
-
-    async def aclose(self) -> None:
-        """`close`, and a checkpoint."""
-        self.close()
-        await trio.lowlevel.checkpoint()
-
-    def statistics(self) -> QueueStatistics:
-        """What is queued for it, and what was delivered."""
-        return self._queue.statistics()
 
 
 @final
@@ -283,8 +76,8 @@ class MediaOutput:
         self._on_overflow = on_overflow
         self._open = True
         self._settled = False
-        self._video: _Queue[VideoFrame] = _Queue()
-        self._audio: _Queue[AudioFrame] = _Queue()
+        self._video: FrameQueue[VideoFrame] = FrameQueue()
+        self._audio: FrameQueue[AudioFrame] = FrameQueue()
         self._video_receiver: MediaReceiver[VideoFrame] = MediaReceiver(self._video)
         self._audio_receiver: MediaReceiver[AudioFrame] = MediaReceiver(self._audio)
         self.losses = LossLedger()
@@ -322,7 +115,7 @@ class MediaOutput:
         if queue.bytes + self._audio.bytes + size > self._max_bytes:
             self._overflow_bytes(queue, size)
             return
-        if queue.frames is _EMPTY:
+        if queue.frames is EMPTY:
             queue.begin()
         queue.frames.append(frame)
         queue.sizes.append(size)
@@ -355,7 +148,7 @@ class MediaOutput:
         if queue.bytes + self._video.bytes + size > self._max_bytes:
             self._overflow_bytes(queue, size)
             return
-        if queue.frames is _EMPTY:
+        if queue.frames is EMPTY:
             queue.begin()
         queue.frames.append(frame)
         queue.sizes.append(size)
@@ -410,14 +203,14 @@ class MediaOutput:
         self._video.wake()
         self._audio.wake()
 
-    def _overflow_bytes(self, queue: _Queue[F], size: int) -> None:
+    def _overflow_bytes(self, queue: FrameQueue[F], size: int) -> None:
         queued = self._video.bytes + self._audio.bytes
         self._overflow(
             queue,
             f"max_bytes: {queued} of {self._max_bytes} bytes are queued, {size} more were offered",
         )
 
-    def _overflow(self, queue: _Queue[F], message: str) -> None:
+    def _overflow(self, queue: FrameQueue[F], message: str) -> None:
         queue.refused += 1
         self._open = False
         failure = Overflow(f"{message}; nobody reads the output fast enough", missed=1)

@@ -28,214 +28,36 @@ life ends, and so the next open may wait for that.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import assert_never
 
 import msgspec
 
 from trio_reactor.renewal.options import RenewalOptions
-from trio_reactor.renewal.source import OpenCause
 
 from . import phases
-from .handoff import BoundaryFacts, GraceUntil, HandoffEvidence, boundary
-
-__all__ = [
-    "MAX_OWNED",
-    "Abandon",
-    "Activate",
-    "ChainFacts",
-    "Check",
-    "Decision",
-    "Discard",
-    "Expire",
-    "Fail",
-    "Finish",
-    "HandOver",
-    "Idle",
-    "Prepare",
-    "Reconnect",
-    "Replace",
-    "Role",
-    "SourceFacts",
-    "Tell",
-    "Wait",
-    "Yield",
-    "decide",
-    "route_of",
-]
-
-Role = Literal["current", "next"]
-
-MAX_OWNED: Final = 2
-"""How many sources a chain owns at once, those that are leaving included."""
-
-
-class SourceFacts(msgspec.Struct, frozen=True):
-    """What is known of a source that is live."""
-
-    phase: phases.LivePhase
-    expires_at: float | None = None
-    """When its life ends, on the clock; `None` for no end, and while it opens."""
-    prepare_at: float | None = None
-    """When its successor is due; `None` for never."""
-    exclusive: bool = False
-    """Whether there can be no second one while it lives."""
-    busy: bool = False
-    """Whether its recovery, or the check of it, is under way."""
-    has_work: bool = False
-    """Whether it was given work that it has not finished."""
-    checked: bool = True
-    """Whether nothing is to be looked at any more before it goes on air."""
-    settled: bool = True
-    """Whether it has taken everything that was set and that it is to have now."""
-    telling: bool = False
-    """Whether somebody tells it what was set."""
-
-
-class ChainFacts(msgspec.Struct, frozen=True):
-    """What is known of a chain in one step.
-
-    Raises:
-        ValueError: If a source is in a role that its phase has no place in, or more are owned than
-            may be.
-    """
-
-    now: float
-    current: SourceFacts | None = None
-    """On air or recovering; `None` while the place is vacant."""
-    next: SourceFacts | None = None
-    """Opening, prepared, or recovering off air."""
-    leaving: int = 0
-    """How many sources have been let go and have not left yet."""
-    exclusive_leaving: bool = False
-    """Whether one of these is exclusive."""
-    boundary: BoundaryFacts = BoundaryFacts(open_sequences=False, idle_since=None, next_ready=False)
-    """What decides whether `current` may hand over."""
-    vacancy: OpenCause = "first"
-    """Why the current place is vacant, if it is."""
-    retry_at: float | None = None
-    """Before when nothing may be opened because something failed, on the clock."""
-    fresh: bool = False
-    """Whether a resumption was refused and the fresh open that follows is due: no pause counts."""
-    exhausted: bool = False
-    """Whether the failures in a row are too many, or one of them was permanent."""
-    renewing: bool = True
-    """Whether successors are wanted at all."""
-    wanted: bool = False
-    """Whether a successor was asked for, whatever the lifetime of the current source."""
-    stopping: bool = False
-
-    def __post_init__(self) -> None:
-        if self.current is not None and not phases.is_on_air(self.current.phase):
-            raise ValueError(f"the current source cannot be {self.current.phase}")
-        if self.next is not None and phases.is_on_air(self.next.phase):
-            raise ValueError(f"the next source cannot be {self.next.phase}")
-        if self.owned > MAX_OWNED:
-            raise ValueError(f"{self.owned} sources are owned, {MAX_OWNED} at most may be")
-
-    @property
-    def owned(self) -> int:
-        """How many sources are owned, those that are leaving included."""
-        return self.leaving + (self.current is not None) + (self.next is not None)
-
-
-class Idle(msgspec.Struct, frozen=True, tag=True):
-    """The chain is stopping: nothing is to be decided any more."""
-
-
-class Wait(msgspec.Struct, frozen=True, tag=True):
-    """Nothing is to be done before a change, or before an instant."""
-
-    until: float | None
-    """The instant, on the clock and later than now; `None` if only a change matters."""
-
-
-class Prepare(msgspec.Struct, frozen=True, tag=True):
-    """Open the next source, on an attempt of its own."""
-
-    cause: OpenCause
-
-
-class Abandon(msgspec.Struct, frozen=True, tag=True):
-    """Cancel the next source while it opens: it is not wanted any more."""
-
-
-class Discard(msgspec.Struct, frozen=True, tag=True):
-    """Let the next source go: it expired, or cannot be recovered, before its turn came."""
-
-    why: Literal["expired", "replaced"]
-
-
-class Check(msgspec.Struct, frozen=True, tag=True):
-    """Look at a source, whose turn it is, before it goes on air."""
-
-    role: Role
-
-
-class Activate(msgspec.Struct, frozen=True, tag=True):
-    """Put the prepared source on air: the place is vacant."""
-
-    cause: OpenCause
-
-
-class HandOver(msgspec.Struct, frozen=True, tag=True):
-    """Put the prepared source on air in the place of the current one, which leaves."""
-
-    evidence: HandoffEvidence
-
-
-class Yield(msgspec.Struct, frozen=True, tag=True):
-    """Let the exclusive current source go at a boundary, so that its successor can open."""
-
-    evidence: HandoffEvidence
-
-
-class Reconnect(msgspec.Struct, frozen=True, tag=True):
-    """Begin to recover a source by making its connection again."""
-
-    role: Role
-    within: float
-    """Seconds it may take."""
-
-
-class Tell(msgspec.Struct, frozen=True, tag=True):
-    """Tell a source what was set and it has not taken."""
-
-    role: Role
-
-
-class Replace(msgspec.Struct, frozen=True, tag=True):
-    """Let the current source go as lost."""
-
-
-class Expire(msgspec.Struct, frozen=True, tag=True):
-    """Let the current source go: its life is over."""
-
-
-class Fail(msgspec.Struct, frozen=True, tag=True):
-    """Give up: too many failures in a row, or a permanent refusal."""
-
-
-class Finish(msgspec.Struct, frozen=True, tag=True):
-    """End: the last source is gone and no successor is wanted."""
-
-
-Decision: TypeAlias = (
-    Idle
-    | Wait
-    | Prepare
-    | Abandon
-    | Discard
-    | Check
-    | Activate
-    | HandOver
-    | Yield
-    | Reconnect
-    | Tell
-    | Replace
-    | Expire
-    | Fail
-    | Finish
+from .facts import MAX_OWNED, ChainFacts, SourceFacts
+from .handoff import GraceUntil, HandoffEvidence, boundary
+from .steps import (
+    Abandon,
+    Activate,
+    Check,
+    Decision,
+    Discard,
+    Expire,
+    Fail,
+    Finish,
+    HandOver,
+    Idle,
+    Prepare,
+    Reconnect,
+    Replace,
+    Role,
+    Tell,
+    Wait,
+    Yield,
 )
+
+__all__ = ["decide", "route_of"]
 
 
 def decide(facts: ChainFacts, options: RenewalOptions) -> Decision:

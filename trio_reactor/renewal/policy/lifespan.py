@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 
 from trio_reactor.renewal.options import RenewalOptions
-from trio_reactor.renewal.wording import a_kind
+from trio_reactor.wording import a_kind
 
 __all__ = ["Lifespan", "lifetime_fault", "notice_fault", "plan"]
 

@@ -1,4 +1,4 @@
-"""The sequences of a renewal, as its application sees them."""
+"""The register of sequences: what the engine and the chain tell it, and who waits for an end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .book import (
     SequenceState,
 )
 
-__all__ = ["SequenceHost", "Sequences"]
+__all__ = ["SequenceHost", "SequenceRegister"]
 
 
 class SequenceHost(Protocol):
@@ -43,7 +43,7 @@ class _Waiting:
 
 
 @final
-class Sequences:
+class SequenceRegister:
     """The sequences of a renewal.
 
     All of it can be asked for and done after the renewal was closed, too.
@@ -110,28 +110,33 @@ class Sequences:
         """
         self._book.release(name)
 
-    # ------------------------------------------------------------------------- for the engine
+    # ------------------------------------------------------------- what its members come to
 
-    def _owner(self, name: str) -> int | None:
+    def owner(self, name: str) -> int | None:
+        """The source that a sequence is bound to, by its number; `None` if it is bound to none."""
         return self._book.owner(name)
 
-    def _holds(self, owner: int) -> bool:
+    def holds(self, owner: int) -> bool:
+        """Whether a sequence that is not over keeps a source from handing over."""
         return self._book.holds(owner)
 
-    def _check(self, name: str, member: str, owner: int) -> None:
+    def check(self, name: str, member: str, owner: int) -> None:
+        """Raise unless this can become a member now; see `SequenceBook.check`."""
         self._book.check(name, member, owner)
 
-    def _begin(self, name: str, member: str, owner: int) -> None:
+    def begin(self, name: str, member: str, owner: int) -> None:
+        """Make it a member, which is pending; see `SequenceBook.begin`."""
         self._book.begin(name, member, owner)
 
-    def _settle(self, name: str, member: str, fate: MemberFate, *, owner: int, final: bool) -> None:
+    def settle(self, name: str, member: str, fate: MemberFate, *, owner: int, final: bool) -> None:
+        """Take what became of a member, once."""
         if self._book.owner(name) != owner:
             return  # what it belonged to has been released, and the name was given anew
         before = self._book.phase(name)
         if self._book.settle(name, member, fate, final=final):
             self._told(name, before, self._book.phase(name))
 
-    def _retire(self, owner: int, reason: str) -> tuple[SequenceState, ...]:
+    def retire(self, owner: int, reason: str) -> tuple[SequenceState, ...]:
         """End the sequences of a source that is gone; returns those that were not over before."""
         ended = self._book.retire(owner, reason)
         for name in ended:

@@ -17,7 +17,7 @@ from .settings import Wanted
 if TYPE_CHECKING:
     from .slot import Slot
 
-__all__ = ["Pending", "SlotHost"]
+__all__ = ["Pending", "SlotHearing", "SlotHost"]
 
 
 class Pending(Protocol):
@@ -28,8 +28,41 @@ class Pending(Protocol):
         ...
 
 
+class SlotHearing(Protocol):
+    """Who hears what a slot has to tell.  Everything is synchronous."""
+
+    def opened(self, slot: Slot) -> None:
+        """The slot is open and set up."""
+        ...
+
+    def lost(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
+        """Something of a slot that lives was lost."""
+        ...
+
+    def told(self, slot: Slot, event: SourceEvent) -> None:
+        """The slot has taken an event of its source."""
+        ...
+
+    def forgot(self, slot: Slot, lost: Unfinished) -> None:
+        """The slot's source does not know one of its clips any more."""
+        ...
+
+    def leaving(self, slot: Slot) -> None:
+        """The slot begins to close its source, whether it was asked to by its chain or not."""
+        ...
+
+    def failed(self, slot: Slot, defect: Exception) -> None:
+        """The slot's adapter has a defect, which is terminal."""
+        ...
+
+
 class SlotHost(Wanted, Protocol):
     """What a slot needs of the chain it belongs to.  Everything is synchronous."""
+
+    @property
+    def hearing(self) -> SlotHearing:
+        """Who hears what it has to tell."""
+        ...
 
     @property
     def on_air(self) -> Slot | None:
@@ -77,28 +110,4 @@ class SlotHost(Wanted, Protocol):
 
     def changed(self) -> None:
         """Look again at what decides."""
-        ...
-
-    def slot_opened(self, slot: Slot) -> None:
-        """The slot is open and set up."""
-        ...
-
-    def slot_lost(self, slot: Slot, why: LossReason, cause: BaseException | None) -> None:
-        """Something of a slot that lives was lost."""
-        ...
-
-    def slot_told(self, slot: Slot, event: SourceEvent) -> None:
-        """The slot has taken an event of its source."""
-        ...
-
-    def slot_forgot(self, slot: Slot, lost: Unfinished) -> None:
-        """The slot's source does not know one of its clips any more."""
-        ...
-
-    def slot_leaving(self, slot: Slot) -> None:
-        """The slot begins to close its source, whether it was asked to by its chain or not."""
-        ...
-
-    def slot_failed(self, slot: Slot, defect: Exception) -> None:
-        """The slot's adapter has a defect, which is terminal."""
         ...

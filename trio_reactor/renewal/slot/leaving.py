@@ -58,7 +58,7 @@ async def _close(slot: Slot, source: Source) -> Cleanup:
         cleanup = cast("object", await source.close())  # an adapter may return anything
     except Exception as failure:  # noqa: BLE001 - kept, or terminal
         if not is_expected(failure):
-            slot.host.slot_failed(slot, failure)
+            slot.host.hearing.failed(slot, failure)
         return _unproven(slot, failure)
     fault = cleanup_fault(cleanup, slot.identity)
     if fault is None:
@@ -80,7 +80,7 @@ async def account(slot: Slot, *, keep: Media | None = None) -> None:
         except Exception as failure:  # noqa: BLE001 - kept, or terminal
             slot.add_failure(failure)
             if not is_expected(failure):
-                slot.host.slot_failed(slot, failure)
+                slot.host.hearing.failed(slot, failure)
         slot.unclosed.remove(media)
 
 

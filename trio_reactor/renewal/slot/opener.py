@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import cast
 
 from trio_reactor.renewal.source import Predecessor, Source, SourceOpener
-from trio_reactor.renewal.wording import a_kind
+from trio_reactor.wording import a_kind
 
 __all__ = ["check_opener", "opened_by"]
 

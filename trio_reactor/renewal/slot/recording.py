@@ -184,7 +184,7 @@ class Recording:
         if refused is not None:
             refused.cleanup = slot.cleanup  # it is the whole of what is proven
         if wrong is not None and not is_expected(wrong):
-            slot.host.slot_failed(slot, wrong)
+            slot.host.hearing.failed(slot, wrong)
         return self.settled.how != "unconfirmed" and (before is None or before.complete)
 
     def _settled(

@@ -18,7 +18,7 @@ from .validity import audio_fault, event_fault, video_fault
 if TYPE_CHECKING:
     from .slot import Slot
 
-from trio_reactor.renewal.wording import a_kind
+from trio_reactor.wording import a_kind
 
 __all__ = ["MAX_HELD", "SlotEvents", "SlotFrames"]
 

@@ -1,38 +1,34 @@
 """One physical source of a chain: from its opening to its end, and what is known meanwhile.
 
-The life of a slot is one context manager, entered and left by the task of its attempt: it opens the
-source, sets it up, keeps it, closes it on the provider's side, and leaves.  What the source pushes
-goes into sinks that belong to one generation of it and are fenced with that: after a reconnect, or
-after its end, an old generation changes nothing any more.
+`life` is what its own task does, from the opening to the leaving, and `setup` what makes a source
+that was opened, or reconnected, a whole one.  What the source pushes goes into sinks that belong to
+one generation of it and are fenced with that: after a reconnect, or after its end, an old
+generation changes nothing any more.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Final, cast, final
 
 import msgspec
 import trio
 
-from trio_reactor.errors import EXPECTED, Lost, TimedOut
+from trio_reactor.errors import Lost
 from trio_reactor.events import FailureRecord
 from trio_reactor.fence import Generations, Token
 from trio_reactor.owner import Attempt
 from trio_reactor.renewal.errors import ContractBroken, sole
 from trio_reactor.renewal.events import LossReason, SourceRef, Tail
 from trio_reactor.renewal.evidence import Cleanup
-from trio_reactor.renewal.policy import SourceFacts, phases
-from trio_reactor.renewal.policy.lifespan import Lifespan, lifetime_fault, notice_fault, plan
+from trio_reactor.renewal.policy import phases
+from trio_reactor.renewal.policy.facts import SourceFacts
+from trio_reactor.renewal.policy.lifespan import Lifespan, notice_fault
 from trio_reactor.renewal.policy.resumption import Handle
 from trio_reactor.renewal.source import (
-    Exclusive,
     GoingAway,
     Media,
     OpenCause,
-    OpenFailed,
     Playable,
     Predecessor,
     Receptive,
@@ -41,26 +37,16 @@ from trio_reactor.renewal.source import (
     Source,
     SourceEvent,
     SourceOpener,
-    SourceState,
 )
-from trio_reactor.renewal.wording import a_kind
 
 from .clips import ClipBook
 from .host import Pending, SlotHost
-from .leaving import account, leave
 from .loans import Loan, LoanEnd, ends_loans
-from .opener import opened_by
 from .recording import Recording
 from .settings import Applied
-from .sinks import SlotEvents, SlotFrames
 from .underway import Underway
 from .validity import (
-    MAX_IDENTITY,
-    generation_fault,
-    is_identity,
     resumption_fault,
-    source_fault,
-    state_fault,
 )
 
 __all__ = ["MAX_EARLY", "Slot"]
@@ -90,8 +76,8 @@ class Slot:
         after: SourceRef | None,
     ) -> None:
         self.host = host
-        self._opener = opener
-        self._predecessor = predecessor
+        self.opener = opener
+        self.predecessor = predecessor
         self.incarnation = incarnation
         self.after = after
         self.cause: OpenCause = predecessor.cause
@@ -141,12 +127,15 @@ class Slot:
         """Its media generation, if it gives media."""
         self.cleanup: Cleanup | None = None
         self._early: list[SourceEvent] = []
-        self._opening: trio.CancelScope | None = None
+        self.opening_budget: trio.CancelScope | None = None
         """Its budget while it is opened and set up."""
         self._failures: list[FailureRecord] = []
-        self._broken: tuple[LossReason, BaseException | None] | None = None
-        self._events = Generations(f"events of source {incarnation}")
-        self._frames = Generations(f"media of source {incarnation}")
+        self.broken: tuple[LossReason, BaseException | None] | None = None
+        """What its newest connection was lost by."""
+        self.events = Generations(f"events of source {incarnation}")
+        """Its connections, one after the other: what it tells."""
+        self.frames = Generations(f"media of source {incarnation}")
+        """The same of what it gives to be seen and heard."""
 
     def __repr__(self) -> str:
         return f"<Slot {self.incarnation}: {self.phase}>"
@@ -173,7 +162,7 @@ class Slot:
     @property
     def connection(self) -> Token:
         """Lives as long as the connection that it has now."""
-        return self._events.token()
+        return self.events.token()
 
     @property
     def opening(self) -> bool:
@@ -183,7 +172,7 @@ class Slot:
     @property
     def offered(self) -> Handle | None:
         """What it was given to resume from, if it was."""
-        handle = self._predecessor.resumption
+        handle = self.predecessor.resumption
         if handle is None or self.after is None:
             return None
         return Handle(self.after.incarnation, handle)
@@ -260,15 +249,15 @@ class Slot:
             self.recall(why)
         if not self.live:
             if not self.loans:
-                self._hush()
+                self.hush()
             if self.left_at is None:
                 self.left_at = self.host.world.clock()
         return True
 
-    def _hush(self) -> None:
+    def hush(self) -> None:
         """Hear nothing more of what its source pushes."""
-        self._events.advance()
-        self._frames.advance()
+        self.events.advance()
+        self.frames.advance()
 
     def shorten(self, expires_in: float) -> bool:
         """Take the notice that it ends sooner; returns whether that is sooner than was known.
@@ -285,8 +274,8 @@ class Slot:
         if span is self.lifespan:
             return False
         self.lifespan = span
-        if self._opening is not None and span.expires_at is not None:
-            self._opening.deadline = min(self._opening.deadline, span.expires_at)
+        if self.opening_budget is not None and span.expires_at is not None:
+            self.opening_budget.deadline = min(self.opening_budget.deadline, span.expires_at)
         elif self.attempt is not None:
             self.attempt.set_lifetime(span.left(now))
         return True
@@ -328,7 +317,7 @@ class Slot:
         fault = resumption_fault(handle)
         if fault is None:
             return cast("str | None", handle)
-        self.add_failure(self._contract_broken(fault))
+        self.add_failure(self.contract_broken(fault))
         return None
 
     @property
@@ -341,118 +330,6 @@ class Slot:
         told, self._early = self._early, []
         return told
 
-    # -------------------------------------------------------------------- its life, in its own task
-
-    @asynccontextmanager
-    async def life(self) -> AsyncGenerator[Source]:
-        """Open the source, set it up, keep it, close it and leave it.
-
-        Raises:
-            TimedOut: It did not open within `open_timeout`, or within its own lifetime.
-            OpenFailed: What was opened is not what a source must be.
-            TypeError: It is no source at all, or the opener is no opener; a defect.
-            BaseException: What opening or leaving raised.
-        """
-        world, options = self.host.world, self.host.options
-        with trio.CancelScope(deadline=world.clock() + options.open_timeout) as opening:
-            self._opening = opening
-            async with self.recording.kept(), opened_by(self._opener, self._predecessor) as source:
-                fault = source_fault(source)
-                if fault is not None:
-                    raise TypeError(f"source {self.incarnation}: {fault}")
-                try:
-                    span = self._accept(source)
-                    if span.expires_at is not None:
-                        opening.deadline = min(opening.deadline, span.expires_at)
-                    await self.recording.identify(source)
-                    if self.playable is not None:
-                        await self._connect(self.playable)
-                    # The budget can run out in the very step in which all of that was done.
-                    if opening.cancel_called:
-                        raise self._too_slow()
-                    opening.deadline = math.inf
-                    self._opening = None
-                    if self.attempt is not None:
-                        self.attempt.set_lifetime(self.expires_in)
-                    self.host.slot_opened(self)
-                    yield source
-                finally:
-                    self.host.slot_leaving(self)
-                    self._hush()
-                    await leave(self, source)
-        if opening.cancelled_caught:
-            raise self._too_slow()
-
-    def _too_slow(self) -> TimedOut:
-        return TimedOut(f"source {self.incarnation} did not open in time", outcome="unknown")
-
-    def _accept(self, source: Source) -> Lifespan:
-        """Take what a source says of itself, if it is what a source must be."""
-        identity = cast("object", source.id)  # an adapter may say anything
-        if not is_identity(identity):
-            raise OpenFailed(
-                f"source {self.incarnation} has no identity of 1 to {MAX_IDENTITY} characters"
-            )
-        if self.host.is_taken(identity):
-            raise OpenFailed(f"source {self.incarnation} has the identity of one that is alive")
-        adopting = self.recording.adopting
-        if adopting is not None and identity != adopting.source:
-            raise OpenFailed(f"source {self.incarnation} is not the one that was to be adopted")
-        lifetime = source.lifetime
-        fault = lifetime_fault(lifetime, self.host.options.lead)
-        if fault is not None:
-            raise OpenFailed(f"source {self.incarnation}: {fault}")
-        self.source, self.identity = source, identity
-        self.ref = SourceRef(self.incarnation, identity)
-        # A plain one: a float of somebody else's cannot be encoded, nor can a long integer.
-        self.lifetime = None if lifetime is None else float(lifetime)
-        # Once: before Python 3.12 `isinstance` evaluates every property that a protocol names.
-        exclusive = cast("object", isinstance(source, Exclusive) and source.exclusive)
-        if not isinstance(exclusive, bool):
-            raise OpenFailed(
-                f"source {self.incarnation} says {a_kind(exclusive)}, not whether it is exclusive"
-            )
-        self.exclusive = exclusive
-        self.playable = source if isinstance(source, Playable) else None
-        self.reconnectable = source if isinstance(source, Reconnectable) else None
-        self.receptive = source if isinstance(source, Receptive) else None
-        self.resumable = _resumable(source)
-        world = self.host.world
-        self.lifespan = plan(world.clock(), self.lifetime, self.host.options, world.random)
-        return self.lifespan
-
-    async def _connect(self, source: Playable) -> None:
-        """Begin a generation of events and one of media.  What was known and is gone is lost."""
-        events, frames = self._events.advance(), self._frames.advance()
-        self._broken = None
-        sink = SlotEvents(self, events)
-        try:
-            state = await source.attach(sink)
-            if events.live:
-                self._refresh(state)
-        finally:
-            sink.release()
-        applied = self.applied = Applied(source, self.host, lambda: self.host.on_air is self)
-        await applied.tell_canvas()
-        media = await source.open_media(SlotFrames(self, frames))
-        if not hasattr(media, "aclose"):
-            raise self._contract_broken(f"gave {a_kind(media)} for its media")
-        self.unclosed.append(media)  # also one that is not what it must be
-        generation = media.generation
-        fault = generation_fault(generation, self.generation)
-        if fault is not None:
-            raise self._contract_broken(fault)
-        if frames.live:
-            self.media, self.generation = media, generation
-            # It feeds the output already, also if it is not set up in the end.  And before those
-            # that are over are asked to end: what they lost is not to be told by what has ended.
-            if self.host.on_air is self:
-                self.host.output.losses.activate(media, from_start=True)
-            await account(self, keep=media)
-        # What was set since is told before it counts as set up: nothing is awaited after this.
-        await applied.tell()
-        self.check_whole()
-
     def check_whole(self) -> None:
         """Raise `Lost` if its newest connection was lost while it was set up.
 
@@ -460,42 +337,19 @@ class Slot:
             Lost: It was.
             ContractBroken: It did what it must not.
         """
-        if self._broken is not None:
-            why, cause = self._broken
+        if self.broken is not None:
+            why, cause = self.broken
             if isinstance(cause, ContractBroken):
                 raise cause  # which names what it did
             raise Lost(f"source {self.incarnation} was lost while it was set up: {why}") from cause
 
-    def _contract_broken(self, did: str) -> ContractBroken:
+    def contract_broken(self, did: str) -> ContractBroken:
+        """The error that says that its source did this."""
         return ContractBroken(f"source {self.incarnation} {did}")
 
-    def _too_many_clips(self) -> ContractBroken:
-        return self._contract_broken(f"has more than {self.host.options.max_clips} clips")
-
-    def _refresh(self, state: SourceState) -> None:
-        fault = state_fault(state)
-        if fault is not None:
-            raise self._contract_broken(fault)
-        if len(state.clips) > self.host.options.max_clips:
-            raise self._too_many_clips()
-        for lost in self.book.refresh(state, self.host.world.clock()):
-            self.host.slot_forgot(self, lost)
-
-    async def reconnect(self) -> None:
-        """Make the connection again, and begin new generations of events and media.
-
-        Raises:
-            BaseException: What the source raised.  Whether it is trusted after that is for the
-                caller to say.
-        """
-        source = self.reconnectable
-        assert source is not None  # noqa: S101 - else it is replaced
-        self._events.advance()
-        self._frames.advance()
-        self._broken = None
-        await source.reconnect()
-        if self.live and self.playable is not None:
-            await self._connect(self.playable)
+    def too_many_clips(self) -> ContractBroken:
+        """The error that says that its source has more clips than it may."""
+        return self.contract_broken(f"has more than {self.host.options.max_clips} clips")
 
     def add_failure(self, failure: BaseException) -> None:
         """Keep what else went wrong with what is over of it, with the evidence of its end."""
@@ -518,13 +372,13 @@ class Slot:
 
     def broke(self, why: LossReason, cause: BaseException | None) -> None:
         """Hear from a sink that no more will come through it, or that it is not to be trusted."""
-        if self._broken is None:
-            self._broken = (why, cause)
-        self.host.slot_lost(self, why, cause)
+        if self.broken is None:
+            self.broken = (why, cause)
+        self.host.hearing.lost(self, why, cause)
 
     def distrust(self, did: str) -> None:
         """Hear that it has done what a source must not."""
-        self.broke("contract-broken", self._contract_broken(did))
+        self.broke("contract-broken", self.contract_broken(did))
 
     def took(self, event: SourceEvent) -> None:
         """Take an event of the source's."""
@@ -540,19 +394,11 @@ class Slot:
         elif not self.book.apply(event, self.host.world.clock(), seen=self._is_seen):
             return  # said twice, or late
         elif len(self.book) > self.host.options.max_clips:
-            self.broke("contract-broken", self._too_many_clips())
+            self.broke("contract-broken", self.too_many_clips())
             return
         if not isinstance(self.phase, phases.Opening):
-            self.host.slot_told(self, event)
+            self.host.hearing.told(self, event)
         elif len(self._early) < MAX_EARLY:
             self._early.append(event)
         else:
             self.distrust("told too much while it was set up")
-
-
-def _resumable(source: Source) -> Resumable | None:
-    try:
-        return source if isinstance(source, Resumable) else None
-    except EXPECTED:
-        # To ask has read the property: there is one, and it cannot tell just now.
-        return cast("Resumable", source)

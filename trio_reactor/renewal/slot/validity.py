@@ -24,7 +24,7 @@ from trio_reactor.renewal.source import (
     SourceState,
     VideoFrame,
 )
-from trio_reactor.renewal.wording import a_kind
+from trio_reactor.wording import a_kind
 
 __all__ = [
     "MAX_IDENTITY",

@@ -10,7 +10,7 @@ token or a feed.  What can do more says so by having the methods, and the chain 
 - `Exclusive` cannot exist twice at the same time;
 - `Recordable` tells what another process would need to find its allocation again;
 - `Resumable` leaves its successor what it needs to go on;
-- `Mortal` notices its own end, or hears of it in advance;
+- `Mortal` notices its own end;
 - `Receptive` takes what the application sends upstream.
 
 A source is opened by a `SourceOpener`, which returns an async context manager: what it enters it

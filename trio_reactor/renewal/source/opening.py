@@ -34,7 +34,10 @@ class Predecessor(msgspec.Struct, frozen=True):
     adopt: AllocationRecord | None = None
     """What a dead process left: connect to that, and do not allocate anything.  The source has the
     recorded identity, and its lifetime is what is left of it.  Where that cannot be done, raise
-    `OpenFailed`: then it is terminated, and a fresh open follows."""
+    `OpenFailed`: then it is terminated, and a fresh open follows.
+
+    Given only where allocations are recorded.  A source of another identity is refused as if that
+    had been raised, but then something was allocated for nothing."""
 
 
 class OpenFailed(ReactorError):

@@ -88,18 +88,29 @@ class Playable(Source, Protocol):
     ) -> str:
         """Queue a clip, at a position or at the end; returns its identity.
 
+        A position is passed on as it is.  A provider that has none, or not this one, refuses the
+        request: what cannot be queued where it was to be is not queued elsewhere.
+
         Raises:
-            Refused: The provider said no.
+            Refused: The provider said no; nothing was queued.
             Lost: The connection ended, with the outcome `unknown` once `commit` has been called.
         """
         ...
 
     async def remove(self, clip: str, /) -> None:
-        """Take a clip out of the queue."""
+        """Take a clip out of the queue.
+
+        Raises:
+            Refused: It is not there, or the provider takes nothing out; nothing has changed.
+        """
         ...
 
     async def move(self, clip: str, /, position: int) -> None:
-        """Give a queued clip another position."""
+        """Give a queued clip another position.
+
+        Raises:
+            Refused: It is not there, or the provider moves nothing; nothing has changed.
+        """
         ...
 
     async def set_autoplay(self, enabled: bool, /) -> None:
@@ -173,7 +184,11 @@ class Recordable(Source, Protocol):
 
 @runtime_checkable
 class Mortal(Source, Protocol):
-    """A source that can end by itself, quietly."""
+    """A source that can end by itself, quietly.
+
+    A notice that comes in advance is a `GoingAway`, which a `Playable` source pushes.  One that has
+    no event sink ends when it is told to.
+    """
 
     def wait_lost(self) -> Awaitable[None]:
         """Return when it has ended; raise why if that is known.  Cancelling changes nothing."""

@@ -15,20 +15,21 @@ imports next to nothing, and nothing of `trio_reactor`.
 
 from __future__ import annotations
 
-import _signal  # pyright: ignore[reportMissingModuleSource]
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as `typing` has it, whose import would take as long as all the rest
 if TYPE_CHECKING:
+    import signal as _signal
     import socket
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from types import ModuleType, TracebackType
     from typing import Any, Final, final
 
     import trio
 else:
+    import _signal  # what `signal` is made from, without the enumerations that cost time
 
     def final(thing: Any) -> Any:
         """What only a type checker reads."""
@@ -175,8 +176,9 @@ def _call(
 
     faulthandler.register(stack_signal, file=stack, all_threads=True)
     os.set_inheritable(channel, False)
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(line_buffering=True)  # what a killed process wrote is not lost
+    output: Any = sys.stdout
+    if output is not None:
+        output.reconfigure(line_buffering=True)  # what a killed process wrote is not lost
     specifier: str = order["specifier"]
     sys.argv[:] = [specifier]
     known = set(sys.path)
@@ -191,8 +193,8 @@ def _call(
     os.set_blocking(report, False)
     session = ChildSession(order, channel=channel, page=page, report=report)
     try:
-        returned = target(session)
-        if hasattr(returned, "send") and hasattr(returned, "cr_frame"):
+        returned: Any = target(session)
+        if hasattr(returned, "cr_frame"):
             return _run_async(returned)
     except Exception as failure:  # noqa: BLE001 - told as the interpreter does, without our frames
         sys.excepthook(type(failure), failure, _without_own(failure, 1))
@@ -218,16 +220,19 @@ def _run_async(coroutine: Coroutine[Any, Any, object]) -> int:
 
     asked = False
 
-    async def watch(scope: trio.CancelScope) -> None:
+    async def watch(received: AsyncIterator[int], scope: trio.CancelScope) -> None:
         nonlocal asked
-        with trio.open_signal_receiver(_signal.SIGTERM) as received:
-            async for _ in received:
-                asked = True
-                scope.cancel()
+        async for _ in received:
+            asked = True
+            scope.cancel()
 
     async def main() -> None:
-        with trio.CancelScope() as scope:
-            trio.lowlevel.spawn_system_task(watch, scope)
+        with (
+            trio.open_signal_receiver(_signal.SIGTERM) as received,
+            trio.CancelScope() as scope,
+        ):
+            # A system task: a nursery would wrap what the coroutine raises in a group.
+            trio.lowlevel.spawn_system_task(watch, received, scope)
             await coroutine
 
     trio.run(main)
@@ -255,7 +260,7 @@ def _become_program(order: dict[str, Any], channel: int, tell: _Report) -> int:
         _signal.signal(number, _signal.SIG_DFL)  # the interpreter ignores them, programs do not
     os.set_inheritable(channel, True)
     try:
-        os.execve(path, argv, environment)
+        os.execve(path, argv, environment)  # noqa: S606 - that is what it is for
     except OSError as failure:
         tell("failed", f"{argv[0]}: {failure.strerror}")
     return 1
@@ -289,13 +294,14 @@ def _identity(module: ModuleType) -> tuple[str, str | None, str | None]:
 
 def _hasher() -> Any:
     try:
-        from _sha2 import sha256  # noqa: PLC0415 - as cheap as it gets, from Python 3.12 on
+        from _sha2 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 - as cheap as it gets, from Python 3.12 on
     except ImportError:
         try:
-            from _sha256 import sha256  # noqa: PLC0415 - the same of Python 3.11
+            from _sha256 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415
         except ImportError:
             from hashlib import sha256  # noqa: PLC0415 - always there, and slow to import
-    return sha256()
+    hasher: Any = sha256()
+    return hasher
 
 
 def _digest(data: bytes) -> str:

@@ -7,7 +7,7 @@ interpreter, or as good as, are imported here, and none of `trio_reactor`.
 
 It has one thread and sleeps in one `poll`.  What wakes it:
 
-* its supervisor's messages, on `CONTROL`; and the end of that socket, which is its supervisor's end;
+* its supervisor's messages, on `CONTROL`, and the end of that socket, which is its supervisor's;
 * the deadline, on `TIMER`, a timer that the *supervisor* sets: the kernel is told a renewal, not
   the guard, so a guard that is busy misses none and a message that is late extends nothing;
 * the end of a process below it, and signals, on a pipe of its own;
@@ -18,20 +18,25 @@ It is a *subreaper*: whatever the code starts, daemons included, stays below it,
 when nothing is left.  Its own end is what confirms the end of all.
 """
 
+# ruff: noqa: S101, S302, SIM105 - it does without `contextlib`, and its supervisor's word is good
+
 from __future__ import annotations
 
 import _ctypes
-import _signal  # pyright: ignore[reportMissingModuleSource]
+import gc
 import marshal
 import os
 import select
 import sys
-from types import CodeType
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as `typing` has it, whose import would take as long as all the rest
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import signal as _signal
+    from collections.abc import Callable, Container
+    from types import CodeType
     from typing import Any, Final, NoReturn
+else:
+    import _signal  # what `signal` is made from, without the enumerations that cost time
 
 # What it is started with, under these numbers.
 CONTROL: Final = 3
@@ -56,6 +61,8 @@ SIGNAL_STACK: Final = 64
 
 MAX_MESSAGE: Final = 262_144
 MAX_FRAME: Final = 65_536
+MAX_TAIL: Final = 131_072
+"""Bytes of output that are handed to an adopter, the last; one message must hold them."""
 MAX_STACK: Final = 65_536
 STACK_QUIET: Final = 0.05
 """Seconds without another byte after which a stack is all there."""
@@ -70,9 +77,9 @@ _STOPPED_BY: Final = frozenset(int(number) for number in _HANDLED)
 
 def prctl(option: int, value: int) -> None:
     """Ask the kernel for something about this process."""
-    library = _ctypes.dlopen(None, 0)
-    address = _ctypes.dlsym(library, "prctl")
-    if _ctypes.call_function(address, (option, value, 0, 0, 0)) != 0:  # type: ignore[arg-type]
+    program: Any = None  # the running program itself, which the stubs do not know of
+    address = _ctypes.dlsym(_ctypes.dlopen(program, 0), "prctl")
+    if _ctypes.call_function(address, (option, value, 0, 0, 0)) != 0:
         raise OSError(f"prctl({option}) failed")
 
 
@@ -81,6 +88,17 @@ def wait_readable(fd: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
+
+
+def close_others(kept: Container[int]) -> None:
+    """Close every descriptor but those, and the first three."""
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd >= CONTROL and fd not in kept:
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # that of the listing itself
 
 
 def children_of(pid: int) -> list[int]:
@@ -128,6 +146,9 @@ class Guard:
         self.tail = bytearray()
         self.written = 0
         self.ending = False
+        self.candidate: int | None = None
+        """Who wants to adopt it, and has to prove themselves first."""
+        self.challenge = b""
         self.reporter = -1
         self.wake = self.waker = -1
 
@@ -160,6 +181,8 @@ class Guard:
                 elif fd == self.control:
                     if self.on_control():
                         return
+                elif fd == self.candidate:
+                    self.on_candidate()
                 elif fd == OUTPUT_KEPT and self.control is None:
                     self.on_output()
                 elif fd == LISTEN:
@@ -169,6 +192,7 @@ class Guard:
     # What wakes it.
 
     def on_timer(self) -> None:
+        """The deadline has passed, unless it was moved meanwhile."""
         try:
             os.read(TIMER, 8)
         except BlockingIOError:
@@ -176,6 +200,7 @@ class Guard:
         self.ending = True
 
     def on_signals(self) -> None:
+        """Something below it ended, or it is asked to end."""
         try:
             numbers = os.read(self.wake, 4096)
         except BlockingIOError:
@@ -247,6 +272,7 @@ class Guard:
         self.poll.register(OUTPUT_KEPT, select.POLLIN)
 
     def on_report(self) -> None:
+        """The code's side says something: pass it on."""
         assert self.report is not None
         piece = os.read(self.report, MAX_FRAME)
         self.report_buffer += piece
@@ -292,6 +318,90 @@ class Guard:
         if len(self.tail) > 2 * keep:
             del self.tail[: len(self.tail) - keep]
 
+    # Adoption.
+
+    def on_adopter(self) -> None:
+        """Somebody wants to take it over: ask them to prove that they know the secret.
+
+        Whoever comes later is asked instead, so one that never answers holds up nobody.
+        """
+        import _socket  # noqa: PLC0415 - a guard that is never adopted does without
+
+        listener: Any = _socket.socket(fileno=LISTEN)
+        try:
+            fd, _ = listener._accept()
+        except OSError:
+            return  # they are gone again
+        finally:
+            listener.detach()
+        self.drop_candidate()
+        self.candidate = fd
+        self.challenge = os.urandom(16).hex().encode()
+        os.set_blocking(fd, False)
+        self.poll.register(fd, select.POLLIN)
+        self.say_to_candidate(b"hello\0" + self.challenge)
+
+    def on_candidate(self) -> None:
+        """They answered; hand over what a supervisor holds, if it is the right answer."""
+        import _socket  # noqa: PLC0415
+        import hmac  # noqa: PLC0415
+        from array import array  # noqa: PLC0415
+
+        assert self.candidate is not None
+        secret: bytes = self.order["secret"].encode()
+        try:
+            kind, theirs, proof = os.read(self.candidate, 4096).split(b"\0")
+        except (OSError, ValueError):
+            self.drop_candidate()
+            return
+        expected = hmac.digest(secret, b"adopter" + self.challenge + theirs, "sha256").hex()
+        if kind != b"prove" or not hmac.compare_digest(proof, expected.encode()):
+            self.drop_candidate()
+            return
+        if self.control is not None:
+            self.say_to_candidate(b"busy")
+            self.drop_candidate()
+            return
+        ours = hmac.digest(secret, b"guard" + theirs + self.challenge, "sha256").hex()
+        kept = bytes(self.tail[-min(self.order["max_output"], MAX_TAIL) :])
+        facts = (ours, str(self.order["slot"]), str(self.written - len(kept)))
+        fds = array("i", (CHANNEL_KEPT, OUTPUT_KEPT, TIMER, PAGE))
+        fd = self.candidate
+        connection = _socket.socket(fileno=fd)
+        try:
+            connection.sendmsg(
+                [b"\0".join((b"welcome", *(fact.encode() for fact in facts), kept))],
+                [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)],
+            )
+        except OSError:
+            self.drop_candidate()
+            return
+        finally:
+            connection.detach()
+        self.candidate = None
+        self.control = fd
+        self.tail.clear()
+        self.written = 0
+        try:
+            self.poll.unregister(OUTPUT_KEPT)
+        except KeyError:
+            pass  # all that could write to it have closed it
+
+    def say_to_candidate(self, message: bytes) -> None:
+        """Send them something; who does not take it has lost."""
+        assert self.candidate is not None
+        try:
+            os.write(self.candidate, message)
+        except OSError:
+            self.drop_candidate()
+
+    def drop_candidate(self) -> None:
+        """They did not prove themselves."""
+        if self.candidate is not None:
+            self.poll.unregister(self.candidate)
+            os.close(self.candidate)
+            self.candidate = None
+
     # What it says.
 
     def tell(self, kind: bytes, *parts: bytes) -> None:
@@ -299,6 +409,7 @@ class Guard:
         self.tell_whole(b"\0".join((kind, *(part.replace(b"\0", b"?") for part in parts))))
 
     def tell_whole(self, message: bytes) -> None:
+        """Tell the supervisor something that is made up already."""
         if self.control is None:
             return
         try:
@@ -319,11 +430,13 @@ class Guard:
         if self.pid:
             return False
         self.order = order
+        gc.freeze()  # what exists by now is shared with the code's process as long as none looks
         report, reporter = os.pipe()
         gate, gate_kept = os.pipe()
         self.stack, self.stack_written = os.pipe()
         os.set_blocking(self.stack_written, False)
         if order["orphaned"] == "adopt":
+            os.set_blocking(LISTEN, False)
             self.poll.register(LISTEN, select.POLLIN)
         mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGCHLD, *_HANDLED))
         try:
@@ -370,12 +483,7 @@ class Guard:
         stack = self.stack_written
         assert stack is not None
         kept = {CHANNEL, PAGE, reporter, gate, stack}
-        for fd in range(CONTROL, max(*kept, self.wake, self.waker, OUTPUT_KEPT, page) + 8):
-            if fd not in kept:
-                try:
-                    os.close(fd)
-                except OSError:
-                    pass  # there is none of that number
+        close_others(kept)
         self.reporter, self.gate = reporter, gate
 
     def run_code(self, text: CodeType) -> int:
@@ -384,7 +492,8 @@ class Guard:
         Returns:
             The status to end with.
         """
-        assert self.gate is not None and self.stack_written is not None
+        assert self.gate is not None
+        assert self.stack_written is not None
         while os.read(self.gate, 1):
             pass
         os.close(self.gate)
@@ -414,6 +523,7 @@ class Guard:
         return (told + b"\n" + self.kernel_view()).strip()
 
     def kernel_view(self) -> bytes:
+        """What the kernel says of the code's process and of those right below it."""
         lines = [b"as the kernel sees it:"]
         for pid in (self.pid, *children_of(self.pid)):
             try:
@@ -480,10 +590,6 @@ class Guard:
             os.kill(os.getpid(), _signal.SIGKILL)  # as what it did not start would have ended
         os._exit(0)
 
-    def on_adopter(self) -> None:
-        """Somebody wants to take it over."""
-        raise NotImplementedError
-
 
 def _note(_number: int, _frame: object) -> None:
     """The number is on the pipe; there is nothing to do here."""
@@ -492,7 +598,7 @@ def _note(_number: int, _frame: object) -> None:
 def main(code: CodeType) -> None:
     """Guard, in the process that was started for it; or be the code's process, and end as it."""
     given = OUTPUT_KEPT if sys.argv[3] == "adopt" else CODE
-    os.closerange(given + 1, 1_048_576)
+    close_others(range(given + 1))
     guard = Guard()
     guard.prepare()
     guard.serve()

@@ -116,8 +116,9 @@ def decide(facts: HostFacts, seen: Seen | None, *, now: float, margin: float) ->
     if seen is None or seen.facts.timeline != facts.timeline:
         return _watch(fresh, now, margin)
     if seen.facts.beats != facts.beats:
-        # A change that may be as old as a whole wait says nothing of whether it lives now.
-        stale = now > seen.is_over_at(margin)
+        # A change that may be older than a whole wait says nothing of whether it lives now; whoever
+        # waits looks more often than that, or as the wait is over.
+        stale = now > seen.is_over_at(margin) + beat_period(facts.lease)
         return _watch(fresh, now, margin) if stale else Lives(fresh)
     if now < seen.is_over_at(margin):
         return _watch(seen, now, margin)

@@ -52,6 +52,7 @@ class SimulatedUnit:
         self._loaded = trio.Event()
         self._channel = child.channel
         self._made_at = execution.machine.world.clock()
+        self._deadline = child.deadline
         self._renewals = 0
         self._started = False
         nursery = execution.machine.nursery
@@ -79,8 +80,8 @@ class SimulatedUnit:
 
     @property
     def deadline(self) -> float:
-        """When it has to end, as it was last told."""
-        return self.simulated.deadline
+        """When it has to end, as it was last told, whether or not it has heard it."""
+        return self._deadline
 
     @property
     def exit(self) -> ExitStatus | None:
@@ -136,6 +137,7 @@ class SimulatedUnit:
         """Tell it when it has to end."""
         if not self._execution.dead:
             self._renewals += 1
+            self._deadline = deadline
             self._renew.send((self._renewals, deadline))
 
     def interrupt(self) -> None:

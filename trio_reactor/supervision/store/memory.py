@@ -111,10 +111,12 @@ class MemoryJournal:
         if isinstance(change.record.phase, Open):
             highest = high_water.get(handle.key, 0)
             if handle.generation != highest + 1:
-                return StaleSession(f"{handle} cannot follow generation {highest}")
+                return StaleSession(
+                    f"{handle} cannot follow generation {highest}", outcome="replied"
+                )
             high_water[handle.key] = handle.generation
         elif records.pop(session, None) is None:
-            return StaleSession(f"{handle} is not in the journal")
+            return StaleSession(f"{handle} is not in the journal", outcome="replied")
         records[session] = change  # what is written last comes last
         for forgotten in change.forgets:
             records.pop((forgotten.key, forgotten.generation), None)

@@ -58,6 +58,7 @@ class Session:
         "ahead",
         "alarm",
         "attempt",
+        "awaited",
         "deadline",
         "ending",
         "job",
@@ -78,6 +79,8 @@ class Session:
         self.attempt: Attempt[Unit] | None = None
         self.unit: Unit | None = None
         """Its execution, from its registration on; kept for what it said last."""
+        self.awaited: Outcome[Termination] | None = None
+        """What becomes its `ending`, if somebody waits for it before it stops."""
         self.ending: Outcome[Termination] | None = None
         """From its stop on: the end of its execution."""
 

@@ -70,7 +70,7 @@ class Stops:
         """
         if session.ending is not None:
             return session.ending
-        ending: Outcome[Termination] = Outcome()
+        ending: Outcome[Termination] = session.awaited or Outcome()
         session.ending = ending
         self._transitions.fence(session, stop)
         if session.alarm is not None:

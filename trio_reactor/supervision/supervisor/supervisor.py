@@ -14,7 +14,7 @@ from trio_reactor.supervision.errors import SessionStopped
 from trio_reactor.supervision.execution.protocol import Output, Unit
 from trio_reactor.supervision.model.ends import Stop, Termination
 from trio_reactor.supervision.model.keys import Handle, Key, check_name
-from trio_reactor.supervision.model.records import SessionRecord, SessionStatus, Stopped
+from trio_reactor.supervision.model.records import SessionRecord, SessionStatus, Stopped, Stopping
 from trio_reactor.supervision.model.work import (
     UNLIMITED,
     CodeIdentity,
@@ -24,8 +24,10 @@ from trio_reactor.supervision.model.work import (
     negotiate,
 )
 from trio_reactor.supervision.options import MAX_DURATION, SupervisorOptions
+from trio_reactor.world import World
 
 from .engine import Engine
+from .outcome import Outcome
 from .session import Session
 
 __all__ = ["Supervisor", "SupervisorStatistics"]
@@ -63,6 +65,11 @@ class Supervisor:
     def options(self) -> SupervisorOptions:
         """What it was opened with."""
         return self._engine.options
+
+    @property
+    def world(self) -> World:
+        """Where its clocks, chance and tokens come from."""
+        return self._owner.world
 
     # ------------------------------------------------------------------------------- sessions
 
@@ -192,6 +199,33 @@ class Supervisor:
             await trio.lowlevel.checkpoint()
             return phase.termination
         return await self._engine.stops.begin(session, Stop("disposed")).wait()
+
+    async def wait_stopped(self, handle: Handle) -> Stopped:
+        """Sleep until a session is over; returns why, and the observed end of its execution.
+
+        It stops nothing.  Always a checkpoint; cancelling only leaves.  Who waits is told also if
+        the session's record is forgotten at once.
+
+        Raises:
+            StaleSession: There is no such session.
+            TerminationUnconfirmed: Its execution may still run.
+        """
+        session = self._engine.registry.find(handle)
+        phase = session.record.phase
+        if isinstance(phase, Stopped):
+            await trio.lowlevel.checkpoint()
+            return phase
+        if session.ending is None and session.awaited is None:
+            session.awaited = Outcome()
+        ending = session.ending or session.awaited
+        assert ending is not None  # noqa: S101 - set above
+        termination = await ending.wait()
+        phase = session.record.phase
+        if isinstance(phase, Stopped):
+            return phase
+        # The journal could not take it; the end was observed all the same.
+        assert isinstance(phase, Stopping)  # noqa: S101 - its end is settled
+        return Stopped(phase.stop, termination)
 
     def status(self, handle: Handle) -> SessionStatus:
         """A session as it is now.

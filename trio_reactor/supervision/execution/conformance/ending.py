@@ -116,10 +116,12 @@ async def _renewed(trial: Trial) -> None:
     async with trial.running(trial.work("forever"), lease=trial.lease) as unit:
         later = trial.at(2 * trial.lease)
         unit.renew(later)
+        trial.tells(unit, later, "its newest")
         await trial.ends_at(unit, later, "its newest")
     async with trial.running(trial.work("forever")) as unit:
         earlier = trial.at(trial.lease / 2)
         unit.renew(earlier)
+        trial.tells(unit, earlier, "its newest")
         await trial.ends_at(unit, earlier, "its newest")
 
 

@@ -52,6 +52,7 @@ async def _waits(trial: Trial) -> None:
 async def _unregistered(trial: Trial) -> None:
     order = trial.order(trial.work("forever"), by=trial.lease)
     async with trial.launched(order) as unit:
+        trial.tells(unit, order.launch.by, "its launch's")
         await trial.ends_at(unit, order.launch.by, "its launch's")
     trial.require(trial.ran() == 0, "ran code in a child that was not started")
     await trial.until_gone("after the deadline of a launch")

@@ -138,6 +138,7 @@ async def _keeps_deadline(trial: Trial) -> None:
     deadline = trial.at(2 * trial.lease)
     order, orphan = await _left_to_adopt(trial, lease=2 * trial.lease)
     async with trial.entered(trial.adopting.adopt(orphan, order)) as unit:
+        trial.tells(unit, deadline, "its old")
         await trial.ends_at(unit, deadline, "its old")
 
 

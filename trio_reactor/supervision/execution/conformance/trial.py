@@ -30,7 +30,7 @@ _LOOK_AGAIN: Final = 0.01
 """Seconds between two looks of the witness, who is not told when something changes."""
 
 _HAIR: Final = 0.05
-"""Seconds by which a child may end before its deadline."""
+"""Seconds by which a child may end before its deadline, or tell of it as another."""
 
 
 class Nonconforming(AssertionError):
@@ -223,6 +223,11 @@ class Trial:
         with self.soon(f"did not tell the end of a child {after}", within):
             return await unit.wait_exited()
         raise AssertionError  # `soon` has raised
+
+    def tells(self, unit: Unit, deadline: float, whose: str) -> None:
+        """See that the deadline that is told is this one."""
+        off = unit.deadline - deadline
+        self.require(abs(off) <= _HAIR, f"tells a deadline {off:g} s off {whose}")
 
     async def ends_at(self, unit: Unit, deadline: float, whose: str) -> ExitStatus:
         """Wait for an end that has to be at this instant of the machine's clock."""

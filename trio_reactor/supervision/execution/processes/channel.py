@@ -6,6 +6,7 @@ import fcntl
 import socket
 import sys
 import termios
+from contextlib import suppress
 from typing import Final, final
 
 import trio
@@ -91,10 +92,8 @@ class Channel(trio.abc.HalfCloseableStream):
         self._sending = False
         end = self._end
         if end is not None:
-            try:
+            with suppress(OSError):  # the code's end may be gone, so nobody waits for it
                 end.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass  # the code's end is gone, so nobody waits for it
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Receive some bytes; empty at the end.  Cancelled, it has received nothing.

@@ -47,3 +47,8 @@ def tell(fd: int, slot: int, at: float) -> None:
     told = max(0, min(_FAR, int(at * 1e9))) if at < _FAR / 1e9 else _FAR
     encoded = told.to_bytes(8, "little")
     os.pwrite(fd, encoded + encoded, slot)
+
+
+def told(fd: int, slot: int) -> float:
+    """The instant that was written down last."""
+    return int.from_bytes(os.pread(fd, 8, slot), "little") / 1e9

@@ -9,13 +9,21 @@ from __future__ import annotations
 import functools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from trio_reactor.supervision.model.child import ProcessIdentity
 
-__all__ = ["boot_id", "identity_of", "is_ended", "pid_namespace", "send_signal", "verified"]
+__all__ = [
+    "boot_id",
+    "identity_of",
+    "is_ended",
+    "is_same",
+    "pid_namespace",
+    "send_signal",
+    "verified",
+]
 
 
 @functools.cache
@@ -57,8 +65,16 @@ def is_ended(pid: int) -> bool:
         return True
 
 
+def is_same(identity: ProcessIdentity) -> bool:
+    """Whether the process that has that id now is the one that is meant, and lives."""
+    try:
+        return identity_of(identity.pid) == identity and not is_ended(identity.pid)
+    except OSError:
+        return False
+
+
 @contextmanager
-def verified(identity: ProcessIdentity) -> Iterator[int | None]:
+def verified(identity: ProcessIdentity) -> Generator[int | None]:
     """A descriptor of exactly that process; `None` if it is no more."""
     if identity.boot_id != boot_id() or identity.pid_namespace != pid_namespace():
         yield None
@@ -69,11 +85,7 @@ def verified(identity: ProcessIdentity) -> Iterator[int | None]:
         yield None
         return
     try:
-        try:
-            same = identity_of(identity.pid) == identity and not is_ended(identity.pid)
-        except OSError:
-            same = False
-        yield fd if same else None
+        yield fd if is_same(identity) else None
     finally:
         os.close(fd)
 

@@ -1,5 +1,7 @@
-"""How limits are enforced: by a control group where one can be written, else by the kernel's limits
-of each process.  What neither can hold is refused, or recorded as not held.
+"""How limits are enforced.
+
+By a control group where one can be written, else by the kernel's limits of each process.  What
+neither can hold is refused, or recorded as not held.
 """
 
 from __future__ import annotations
@@ -7,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import resource
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
@@ -131,18 +134,15 @@ def apply(plan: Plan, pid: int) -> None:
 
 def discard(cgroup: str) -> None:
     """Remove a child's control group, if it is empty."""
-    try:
+    # It may be gone already, or hold what could not be ended, which is told otherwise.
+    with suppress(OSError):
         os.rmdir(cgroup)
-    except OSError:
-        pass  # it is gone already, or holds what could not be ended, which is told otherwise
 
 
 def kill(cgroup: str) -> None:
     """End everything in a child's control group, if it exists."""
-    try:
+    with suppress(OSError):  # it may be gone; what it holds is looked for one by one, too
         (Path(cgroup) / "cgroup.kill").write_text("1")
-    except OSError:
-        pass  # it is gone; or it holds what is looked for one by one
 
 
 def is_privileged() -> bool:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, final
 
+import msgspec
 import trio
 
-from trio_reactor.supervision.errors import ExecutionFailed
+from trio_reactor.supervision.errors import AdoptionFailed, ExecutionFailed
 from trio_reactor.supervision.execution.protocol import LaunchOrder, Unit
 from trio_reactor.supervision.model.child import Child, Orphan
 from trio_reactor.supervision.model.ends import ExitStatus
 from trio_reactor.supervision.model.work import PythonCode
 from trio_reactor.world import SystemWorld, World
 
-from . import deadlines, limits, recovery
+from . import adoption, deadlines, limits, recovery
 from .deadlines import Deadlines
 from .hub import Hub
 from .identity import boot_id, identity_of
@@ -95,6 +97,56 @@ class LocalProcesses:
         return await recovery.recover(
             orphan, cgroup=self._cgroup, timeout=self._confirmation_timeout
         )
+
+    def adopt(self, orphan: Orphan, order: LaunchOrder, /) -> AbstractAsyncContextManager[Unit]:
+        """Take over a live child of a supervisor that is gone; see `Adopting.adopt`.
+
+        Entering that is cancelled leaves it as it is: it lives to its deadline.
+
+        Entering raises also:
+            TerminationUnconfirmed: It could not be adopted, and may still run.
+        """
+        return _Adoption(self, orphan, order)
+
+    async def take_over(self, orphan: Orphan, order: LaunchOrder) -> ProcessUnit:
+        """Prove ourselves to a child's guard, and become its supervisor.
+
+        Raises:
+            AdoptionFailed: It is gone, or did not prove itself; it is not left running.
+            TerminationUnconfirmed: It may still run.
+        """
+        try:
+            handed = await adoption.prove(orphan)
+        except AdoptionFailed:
+            await self.recover(orphan)
+            raise
+        child = orphan.child
+        assert child is not None  # noqa: S101 - it has proved itself
+        nonce = orphan.launch.nonce
+        plan = limits.plan(
+            order.limits,
+            cgroup=self._cgroup,
+            name=nonce,
+            unenforceable="record",  # it was decided when it was launched
+            privileged=limits.is_privileged(),
+        )
+        unit = ProcessUnit(
+            world=self._world,
+            hub=self._hub,
+            child=child,
+            order=msgspec.structs.replace(order, launch=orphan.launch),
+            plan=plan,
+            ends=handed.ends,
+            pidfd=handed.pidfd,
+            page=handed.page,
+            slot=handed.slot,
+            max_output=self._max_output,
+            confirmation_timeout=self._confirmation_timeout,
+            on_release=lambda _: os.close(handed.page),
+            is_adopted=True,
+        )
+        unit.output.add(handed.tail, dropped_before=handed.dropped)
+        return unit
 
     def make(self, order: LaunchOrder) -> ProcessUnit:
         """Start a guard, and record who it is.
@@ -212,11 +264,9 @@ def _connect(
 
 def _reap(pid: int) -> None:
     """End a guard that nobody has told anything, and see it end."""
-    os.kill(pid, 9)
-    try:
+    with suppress(ProcessLookupError, ChildProcessError):  # somebody may collect all children
+        os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    except ChildProcessError:
-        pass  # collected by whoever collects all children of this application
 
 
 @final
@@ -249,3 +299,31 @@ class _Launch:
         assert self._unit is not None  # noqa: S101 - it was entered
         unit, self._unit = self._unit, None
         await unit.leave()
+
+
+@final
+class _Adoption:
+    """The rest of an adopted child's life, as a block."""
+
+    __slots__ = ("_order", "_orphan", "_processes", "_unit")
+
+    def __init__(self, processes: LocalProcesses, orphan: Orphan, order: LaunchOrder) -> None:
+        self._processes = processes
+        self._orphan = orphan
+        self._order = order
+        self._unit: ProcessUnit | None = None
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aenter__(self) -> Unit:
+        self._unit = await self._processes.take_over(self._orphan, self._order)
+        return self._unit
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._unit is not None  # noqa: S101 - it was entered
+        await self._unit.leave()

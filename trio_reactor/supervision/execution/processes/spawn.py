@@ -10,8 +10,10 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from importlib.abc import InspectLoader
 from pathlib import Path
-from typing import Final
+from types import CodeType
+from typing import Final, cast
 
 import msgspec
 
@@ -72,12 +74,12 @@ class GuardText:
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
 
 
-def _code_of(name: str) -> object:
+def _code_of(name: str) -> CodeType:
     package = child_side.__name__
     spec = importlib.util.find_spec(f"{package}.{name}")
-    code = None
+    code: CodeType | None = None
     if spec is not None and spec.loader is not None and hasattr(spec.loader, "get_code"):
-        code = spec.loader.get_code(spec.name)
+        code = cast("InspectLoader", spec.loader).get_code(spec.name)
     if code is None:
         raise ExecutionFailed(f"the text of {package}.{name} cannot be found")
     return code
@@ -134,8 +136,10 @@ def spawn(
     argv = [sys.executable, *interpreter_flags(), "-c", _BOOT, nonce, f"{by:.3f}", orphaned]
     variables = {**os.environ, **dict(environment), NONCE_VARIABLE: nonce}
     output, *others = given
-    high = [_above(fd, FIRST_FD + len(others)) for fd in (output, *others)]
+    high: list[int] = []
     try:
+        for fd in (output, *others):
+            high.append(_above(fd, FIRST_FD + len(others)))  # noqa: PERF401 - closed if one fails
         actions: list[tuple[int, int, int] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, high[0], 1),
@@ -155,7 +159,7 @@ def spawn(
     except (OSError, ValueError, NotImplementedError) as failure:
         raise ExecutionFailed(f"no child could be made: {failure}") from failure
     finally:
-        for fd, original in zip(high, given, strict=True):
+        for fd, original in zip(high, given, strict=False):
             if fd != original:
                 os.close(fd)
 

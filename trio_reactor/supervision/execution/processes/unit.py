@@ -7,7 +7,8 @@ import marshal
 import os
 import signal
 from collections.abc import Callable
-from typing import Final, final
+from contextlib import suppress
+from typing import Any, Final, final
 
 import trio
 
@@ -50,7 +51,6 @@ class ProcessUnit:
 
     __slots__ = (
         "_channel",
-        "_timeout",
         "_control_open",
         "_ended",
         "_ends",
@@ -77,6 +77,7 @@ class ProcessUnit:
         "_stack",
         "_stack_told",
         "_status",
+        "_timeout",
         "_unconfirmed",
         "_unread",
         "_world",
@@ -98,6 +99,7 @@ class ProcessUnit:
         confirmation_timeout: float,
         order: LaunchOrder,
         on_release: Callable[[int], None],
+        is_adopted: bool = False,
     ) -> None:
         self._world = world
         self._hub = hub
@@ -112,8 +114,8 @@ class ProcessUnit:
         self._timeout = confirmation_timeout
         self._channel = Channel(ends.channel)
         self._output = Tail(max_output)
-        self._is_own = True
-        self._is_started = False
+        self._is_own = not is_adopted
+        self._is_started = is_adopted
         self._is_killed = False
         self._is_left = False
         self._control_open = True
@@ -131,7 +133,7 @@ class ProcessUnit:
         self._stack_told: str | None = None
         self._escalation: Timer | None = None
         self._on_release: Callable[[int], None] | None = on_release
-        self._order: LaunchOrder | None = order
+        self._order: LaunchOrder | None = None if is_adopted else order
         hub.watch(ends.control.fileno(), self._on_control)
         hub.watch(ends.output, self._on_output)
         hub.watch(pidfd, self._on_exit)
@@ -195,7 +197,9 @@ class ProcessUnit:
             try:
                 self._send(("start", self._told(order)))
             except (OSError, ValueError) as failure:
-                raise ExecutionFailed(f"the child cannot be told what to run: {failure}") from failure
+                raise ExecutionFailed(
+                    f"the child cannot be told what to run: {failure}"
+                ) from failure
             await self._settled.wait()
         else:
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -220,6 +224,11 @@ class ProcessUnit:
         if self._ends is not None:
             set_timer(self._ends.timer, deadline)
             deadlines.tell(self._page, self._slot, deadline)
+
+    @property
+    def deadline(self) -> float:
+        """When it has to end, as it was last told."""
+        return deadlines.told(self._page, self._slot)
 
     def interrupt(self) -> None:
         """Ask it to end: the code's process group gets SIGTERM."""
@@ -292,7 +301,7 @@ class ProcessUnit:
     # What its guard says.
 
     def _on_control(self) -> None:
-        assert self._ends is not None
+        assert self._ends is not None  # noqa: S101 - it is watched while they are
         for _ in range(_MAX_BURST):
             try:
                 message = self._ends.control.recv(_MAX_MESSAGE)
@@ -359,7 +368,7 @@ class ProcessUnit:
 
     def _lose_control(self) -> None:
         """Its guard speaks no more: it is ending, or was tampered with."""
-        assert self._ends is not None
+        assert self._ends is not None  # noqa: S101 - it is watched while they are
         if self._control_open:
             self._control_open = False
             self._hub.forget(self._ends.control.fileno())
@@ -367,7 +376,7 @@ class ProcessUnit:
                 self._escalation = self._hub.after(GUARD_PATIENCE, self._end_guard)
 
     def _on_output(self) -> None:
-        assert self._ends is not None
+        assert self._ends is not None  # noqa: S101 - it is watched while they are
         try:
             piece = os.read(self._ends.output, _MAX_PIECE)
         except BlockingIOError:
@@ -383,7 +392,7 @@ class ProcessUnit:
         if self._escalation is not None:
             self._escalation.cancel()
         ends = self._ends
-        assert ends is not None
+        assert ends is not None  # noqa: S101 - they are let go of after this
         if self._control_open:
             self._on_control()
         self._hub.forget(ends.control.fileno())
@@ -412,7 +421,7 @@ class ProcessUnit:
     def _finish(self) -> None:
         """Nothing of it is left: record how it ended, then tell."""
         ends = self._ends
-        assert ends is not None
+        assert ends is not None  # noqa: S101 - they are let go of after this
         for _ in range(_MAX_BURST):
             try:
                 piece = os.read(ends.output, _MAX_PIECE)
@@ -454,9 +463,9 @@ class ProcessUnit:
 
     # What it is told.
 
-    def _told(self, order: LaunchOrder) -> dict[str, object]:
+    def _told(self, order: LaunchOrder) -> dict[str, Any]:
         work = order.work
-        told: dict[str, object] = {
+        told: dict[str, Any] = {
             "nonce": self._nonce,
             "identity": order.key.identity,
             "instance": order.key.instance,
@@ -484,12 +493,12 @@ class ProcessUnit:
             "environment": list(work.environment),
         }
 
-    def _send(self, message: tuple[object, ...]) -> None:
+    def _send(self, message: Any) -> None:
         if self._ends is None or not self._control_open:
             raise BrokenPipeError("it has ended")
         self._ends.control.send(marshal.dumps(message))
 
-    def _send_if_possible(self, message: tuple[object, ...]) -> bool:
+    def _send_if_possible(self, message: Any) -> bool:
         try:
             self._send(message)
         except OSError:
@@ -504,10 +513,9 @@ class ProcessUnit:
         """Through a descriptor that was opened when the guard was made, and is its alone."""
         if self._ends is None:
             return
-        try:
+        # It may have ended, or have another user's rights: its end is observed or is not.
+        with suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(self._pidfd, number)
-        except (ProcessLookupError, PermissionError):
-            pass  # it has ended, or has another user's rights: its end is observed or is not
 
     # What was held for it.
 

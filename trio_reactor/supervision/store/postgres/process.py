@@ -27,7 +27,23 @@ def is_seen_dead(process: ProcessIdentity) -> bool:
         return False
     if (process.boot_id, process.pid_namespace) != (here.boot_id, here.pid_namespace):
         return False
-    return _start_time(process.pid) != process.start_time
+    started = _start_time(process.pid)
+    if started is None:
+        return not _exists(process.pid)
+    return started != process.start_time
+
+
+def _exists(pid: int) -> bool:
+    """Whether a process may have this id, also if `/proc` hides those of other users."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _boot_id() -> str:
@@ -45,11 +61,12 @@ def _pid_namespace() -> int:
 
 
 def _start_time(pid: int) -> int | None:
-    """When a process was started, in the kernel's ticks; `None`: there is none that runs."""
+    """When a process was started, in the kernel's ticks; `None` if none is seen."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name stands in parentheses and may hold anything, parentheses too.
     state, *fields = stat.rpartition(b")")[2].split()
-    return None if state in {b"Z", b"X"} else int(fields[18])
+    # One that was killed and not yet reaped by its parent runs no more.
+    return 0 if state in {b"Z", b"X"} else int(fields[18])

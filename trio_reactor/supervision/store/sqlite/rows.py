@@ -149,7 +149,9 @@ class Rows:
             ).get
             highest = found if isinstance(found, int) else 0
             if generation != highest + 1:
-                return StaleSession(f"{handle} cannot follow generation {highest}")
+                return StaleSession(
+                    f"{handle} cannot follow generation {highest}", outcome="replied"
+                )
             database.execute(
                 "INSERT OR REPLACE INTO high_water VALUES (?, ?, ?, ?)",
                 (key.identity, key.instance, generation, _sum(identity, instance, generation)),
@@ -179,7 +181,7 @@ class Rows:
                 ),
             )
             if not database.changes():
-                return StaleSession(f"{handle} is not in the journal")
+                return StaleSession(f"{handle} is not in the journal", outcome="replied")
         for forgotten in change.forgets:
             database.execute(
                 "DELETE FROM record WHERE identity = ? AND instance = ? AND generation = ?",

@@ -5,9 +5,12 @@ All of it is what pydantic checks by, taken from the model's own schema.
 
 from __future__ import annotations
 
-from typing import Final, TypedDict, cast
+from typing import Final, TypedDict, cast, final
 
+import msgspec
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from .names import NotDocumented, cell, code, table
 
@@ -39,6 +42,36 @@ _TYPES: Final = {
 }
 
 
+class _Schemas(GenerateJsonSchema):
+    """The schema of a model, whose options may be instances of classes that are none of pydantic's.
+
+    Such an option is told by the name of its class, which stands for its type.
+    """
+
+    def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> JsonSchemaValue:
+        return {"type": schema["cls"].__name__}
+
+    def encode_default(self, dft: object) -> object:
+        return _struct(dft) if isinstance(dft, msgspec.Struct) else super().encode_default(dft)
+
+
+@final
+class _Struct(str):
+    """A record in words, where other defaults are values."""
+
+    __slots__ = ()
+
+
+def _struct(value: msgspec.Struct) -> _Struct:
+    """A record by what is set in it."""
+    given = [
+        f"{field.name}={_number(getattr(value, field.name))}"
+        for field in msgspec.structs.fields(value)
+        if field.required or getattr(value, field.name) != field.default
+    ]
+    return _Struct(f"{type(value).__name__}({', '.join(given)})")
+
+
 def options_of(target: object) -> type[BaseModel]:
     """The model that a marker's target names.
 
@@ -52,7 +85,7 @@ def options_of(target: object) -> type[BaseModel]:
 
 def options(model: type[BaseModel]) -> str:
     """A Markdown table of the options of a model, in the order in which they are written."""
-    schema = model.model_json_schema()
+    schema = model.model_json_schema(schema_generator=_Schemas)
     properties = cast("dict[str, _Schema]", schema["properties"])
     required = cast("list[str]", schema.get("required", []))
     rows = [
@@ -98,4 +131,4 @@ def _number(value: object) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         whole = int(value)
         return f"{whole:,}" if value == whole else f"{value:,}"
-    return repr(value)
+    return str(value) if isinstance(value, _Struct) else repr(value)

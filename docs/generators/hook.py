@@ -1,8 +1,8 @@
 """What MkDocs calls: markers in a page become what the code says, and pictures are drawn.
 
-The first page is the README, whose links lead from where it stands, beside the pages' directory.
+The first page is the README, whose links lead from where it stands, beside the docs' directory.
 
-The code is the one beside this file, whichever is installed.
+The code is the one beside the docs, whichever is installed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pages.markers import filled
-from pages.names import NotDocumented
-from pages.pictures import PICTURES
+from docs.generators.markers import filled
+from docs.generators.names import NotDocumented
+from docs.generators.pictures import PICTURES
 
 __all__ = ["on_files", "on_page_markdown"]
 
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parents[2]
 
 _README = '--8<-- "README.md"'
 """A page that is this line is the README."""

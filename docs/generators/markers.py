@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -30,7 +30,7 @@ from .options import options, options_of
 from .records import records, records_of, summary
 from .transitions import Machine, diagram, transitions
 
-__all__ = ["KINDS", "Marker", "filled", "markers"]
+__all__ = ["KINDS", "Kind", "Marker", "filled", "markers"]
 
 _COMMENT: Final = re.compile(r"^<!--\s*generated\b:?(.*?)-->[ \t]*$", re.DOTALL | re.MULTILINE)
 
@@ -106,23 +106,26 @@ def _errors(marker: Marker) -> str:
     return errors(of, marker.words)
 
 
-Generator: TypeAlias = Callable[[Marker], str]
+class Kind(msgspec.Struct, frozen=True):
+    """What a marker may ask for: how it is made, and what the marker may say beside its targets."""
 
-KINDS: Final[Mapping[str, Generator]] = {
-    "diagram": _diagram,
-    "transitions": _transitions,
-    "summary": _summary,
-    "records": _records,
-    "options": _options,
-    "errors": _errors,
-}
-"""What a marker may ask for."""
+    generate: Callable[[Marker], str]
+    options: frozenset[str] = frozenset()
+    has_words: bool = False
+    sole_target: bool = False
 
-_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
-    "diagram": frozenset({"one", "any"}),
-    "transitions": frozenset({"one", "any"}),
+
+_TABLE: Final = frozenset({"one", "any"})
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "diagram": Kind(_diagram, _TABLE, sole_target=True),
+    "transitions": Kind(_transitions, _TABLE, sole_target=True),
+    "summary": Kind(_summary),
+    "records": Kind(_records, has_words=True),
+    "options": Kind(_options),
+    "errors": Kind(_errors, has_words=True),
 }
-_WITH_WORDS: Final = frozenset({"records", "errors"})
+"""What a marker may ask for; one more of them is one more line here."""
 
 
 def markers(page: str) -> list[Marker]:
@@ -144,16 +147,16 @@ def filled(page: str) -> str:
 
 
 def _generated(marker: Marker) -> str:
-    generator = KINDS.get(marker.kind)
-    if generator is None:
+    kind = KINDS.get(marker.kind)
+    if kind is None:
         raise NotDocumented(f"unknown marker {marker.kind!r}; there are {', '.join(KINDS)}")
-    unknown = marker.options.keys() - _OPTIONS.get(marker.kind, frozenset())
+    unknown = marker.options.keys() - kind.options
     if unknown:
         raise NotDocumented(f"a {marker.kind} marker has no option {', '.join(sorted(unknown))}")
-    if marker.words and marker.kind not in _WITH_WORDS:
+    if marker.words and not kind.has_words:
         raise NotDocumented(f"a {marker.kind} marker takes no words")
     if not marker.targets:
         raise NotDocumented(f"a {marker.kind} marker names what it is about")
-    if marker.kind in _OPTIONS and len(marker.targets) > 1:
+    if kind.sole_target and len(marker.targets) > 1:
         raise NotDocumented(f"a {marker.kind} marker names one table")
-    return generator(marker)
+    return kind.generate(marker)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
+from typing import cast
 
 from trio_reactor.errors import ReactorError
 
@@ -86,12 +87,14 @@ def _name(base: type) -> str:
 
 
 def _outcome(error: type[ReactorError]) -> str:
-    """What it says of the operation where it was not told otherwise."""
-    for cls in error.__mro__:
-        found = inspect.signature(cls).parameters.get("outcome")
-        if found is not None:
-            return f"`{found.default}`"
-    return ""
+    """What it says of the operation where it was not told otherwise, which may be always."""
+    needed = {
+        name: ""
+        for name, each in inspect.signature(error).parameters.items()
+        if each.kind is each.KEYWORD_ONLY and each.default is each.empty
+    }
+    made = cast("Callable[..., ReactorError]", error)
+    return f"`{made('', **needed).outcome}`"
 
 
 def _meaning(error: type[ReactorError]) -> str:

@@ -23,7 +23,7 @@ __all__ = [
     "typed",
 ]
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 """Where the code lies that the pages are about."""
 
 

@@ -1,0 +1,1 @@
+"""The documentation; `generators` makes what only the code knows."""

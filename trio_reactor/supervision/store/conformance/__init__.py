@@ -1,0 +1,41 @@
+"""A suite that a store of your own has to pass, under any test runner or none.
+
+Say how your store is reached by subclassing `Rig`.  Then run the cases that apply, each at a rig of
+its own, whose journal is new, with pytest:
+
+    class MyRig(Rig):
+        name = "my store"
+        capabilities = frozenset({"exclusive"})
+        ...
+
+    @pytest.mark.parametrize("case", cases(MyRig), ids=str)
+    async def test_my_store_conforms(case: Case) -> None:
+        async with my_rig() as rig:
+            await case.run(rig)
+
+or by hand:
+
+    trio.run(run_all, MyRig, my_rig)
+
+A case is a rule with a sentence for a name.  What breaks it raises `Nonconforming`, an
+`AssertionError` that names the store, what it did, and the rule.  What the rig raises comes out as
+it is.
+"""
+
+from __future__ import annotations
+
+from .case import Case
+from .rig import Capability, Rig
+from .suite import CASES, Environment, cases, run_all
+from .trial import Nonconforming
+
+__all__ = [
+    "CASES",
+    "Capability",
+    "Case",
+    "Environment",
+    "Nonconforming",
+    "Rig",
+    "cases",
+    "run_all",
+]
