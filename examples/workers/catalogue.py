@@ -1,4 +1,4 @@
-"""What the host runs, and what it asks: every answer is checked by other means than the plugin's."""
+"""What the host runs, and what it asks; each answer is checked by other means than it was made."""
 
 from __future__ import annotations
 

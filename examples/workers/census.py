@@ -29,6 +29,15 @@ class Process(msgspec.Struct, frozen=True):
     nonce: str | None
     """Of the launch that it belongs to, if it carries one."""
 
+    def is_alive(self) -> bool:
+        """Whether it lives; its number may have been given to another since."""
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            return False
+        return int(fields[19]) == self.start and fields[0] not in (b"Z", b"X")
+
 
 class _Seen(msgspec.Struct):
     parent: int
@@ -85,13 +94,8 @@ async def wait_ended(processes: Iterable[Process], seconds: float) -> None:
         except ProcessLookupError:
             return
         try:
-            # Its number may have been given again: then it has ended.
-            with open(f"/proc/{process.pid}/stat", "rb") as file:
-                same = int(file.read().rpartition(b")")[2].split()[19]) == process.start
-            if same:
+            if process.is_alive():
                 await trio.lowlevel.wait_readable(fd)
-        except (FileNotFoundError, ProcessLookupError):
-            return
         finally:
             os.close(fd)
 

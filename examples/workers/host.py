@@ -53,6 +53,8 @@ BRIEF_LEASE = 1.0
 """The same of the one that is let run out."""
 PATIENCE = 0.8
 """Seconds that the one which hangs may be silent."""
+HANGING = 6.0
+"""Seconds within which it must be seen to hang."""
 TELLING = 5.0
 """Seconds that whoever listens has to take what is left to tell."""
 PACE = 0.1
@@ -247,12 +249,15 @@ class Host:
         """A plugin does not answer any more, nor gives another sign of life."""
         async with self._running(PONDERING, hang_timeout=PATIENCE) as (handle, client):
             await self._ask(handle, client, PONDERING.questions[0])
-            try:
-                await client.ask("why")
-            except Lost:
-                pass
-            else:
-                raise Surprise(f"{handle} has found an answer")
+            with trio.move_on_after(HANGING) as waiting:
+                try:
+                    await client.ask("why")
+                except Lost:
+                    pass
+                else:
+                    raise Surprise(f"{handle} has found an answer")
+        if waiting.cancelled_caught:
+            raise Surprise(f"{handle} was silent for {HANGING:g} s and was not stopped for it")
         stopped = await self._stopped(handle, "unresponsive")
         stack = stopped.stop.stack or ""
         if "thinking_for_ever" not in stack:
