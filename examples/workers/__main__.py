@@ -74,7 +74,7 @@ def main(
         typer.echo("interrupted", err=True)
         raise typer.Exit(128 + ended)
     ledger = ended.ledger
-    for problem in ledger.problems:
+    for problem in ledger.problems.values():
         typer.echo(f"error: {problem.plugin}: {problem.message}", err=True)
     if timeline is not None:
         try:

@@ -23,6 +23,7 @@ __all__ = [
     "SUMMING_UP",
     "Plugin",
     "Question",
+    "equals",
     "of_file",
 ]
 
@@ -50,11 +51,19 @@ class Plugin(msgspec.Struct, frozen=True):
 
 _TEXTS: Final = ("", "so it goes", "ab" * 5_000)
 _NUMBERS: Final = ([1.0], [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
-_VALUES: Final = ({"b": [1, 2.5, None], "a": {"d": True, "c": "é"}}, [], "text")
+_VALUES: Final[tuple[object, ...]] = ({"b": [1, 2.5, None], "a": {"d": True, "c": "é"}}, [], "text")
 
 
 def _unpacked(answer: object) -> bytes:
     return base64.b64decode(answer, validate=True) if isinstance(answer, str) else b"\xff"
+
+
+def _inflates_to(text: str) -> Callable[[object], bool]:
+    return lambda answer: zlib.decompress(_unpacked(answer)) == text.encode()
+
+
+def _unpacks_to(value: object) -> Callable[[object], bool]:
+    return lambda answer: bool(msgspec.msgpack.decode(_unpacked(answer)) == value)
 
 
 def _sums(numbers: list[float]) -> Callable[[object], bool]:
@@ -78,14 +87,15 @@ def _own(name: str, callable_: str, *questions: Question) -> Plugin:
     return Plugin(Key(name), PythonCode(f"examples.workers.plugins:{callable_}"), questions)
 
 
-def _equals(right: object) -> Callable[[object], bool]:
-    return lambda answer: answer == right
+def equals(right: object) -> Callable[[object], bool]:
+    """Whether an answer is this."""
+    return lambda answer: bool(answer == right)
 
 
 PARSING: Final = _own(
     "json",
     "parsing",
-    *(Question(json.dumps(value), _equals(value)) for value in _VALUES),
+    *(Question(json.dumps(value), equals(value)) for value in _VALUES),
 )
 SUMMING_UP: Final = _own(
     "statistics", "summing_up", *(Question(numbers, _sums(numbers)) for numbers in _NUMBERS)
@@ -93,33 +103,14 @@ SUMMING_UP: Final = _own(
 BUILT_IN: Final = (
     PARSING,
     SUMMING_UP,
-    _own(
-        "zlib",
-        "squeezing",
-        *(
-            Question(
-                text, lambda answer, text=text: zlib.decompress(_unpacked(answer)) == text.encode()
-            )
-            for text in _TEXTS
-        ),
-    ),
-    _own(
-        "msgspec",
-        "packing",
-        *(
-            Question(
-                value,
-                lambda answer, value=value: msgspec.msgpack.decode(_unpacked(answer)) == value,
-            )
-            for value in _VALUES
-        ),
-    ),
-    _own("hashlib", "hashing", *(Question(text, _equals(_digest(text))) for text in _TEXTS)),
+    _own("zlib", "squeezing", *(Question(text, _inflates_to(text)) for text in _TEXTS)),
+    _own("msgspec", "packing", *(Question(value, _unpacks_to(value)) for value in _VALUES)),
+    _own("hashlib", "hashing", *(Question(text, equals(_digest(text))) for text in _TEXTS)),
 )
 """Those that are kept running."""
 
-FRAGILE: Final = _own("fragile", "fragile", Question("abc", _equals("cba")))
-PONDERING: Final = _own("pondering", "pondering", Question(42, _equals(42)))
+FRAGILE: Final = _own("fragile", "fragile", Question("abc", equals("cba")))
+PONDERING: Final = _own("pondering", "pondering", Question(42, equals(42)))
 
 
 def of_file(file: Path, number: int) -> Plugin:

@@ -41,7 +41,17 @@ from trio_reactor.supervision import (
 from trio_reactor.supervision import events as told
 from trio_reactor.world import SystemWorld
 
-from .catalogue import BUILT_IN, FRAGILE, PARSING, PONDERING, SUMMING_UP, Plugin, Question, of_file
+from .catalogue import (
+    BUILT_IN,
+    FRAGILE,
+    PARSING,
+    PONDERING,
+    SUMMING_UP,
+    Plugin,
+    Question,
+    equals,
+    of_file,
+)
 from .client import Client
 from .facts import CODEC, Answered, Done, Launched, Problem, Ready, Renewed, Said
 
@@ -179,8 +189,7 @@ class Host:
         try:
             async with self._running(plugin) as (handle, client):
                 questions = plugin.questions or tuple(
-                    Question(request, lambda answer, right=right: bool(answer == right))
-                    for request, right in await client.examples()
+                    Question(request, equals(right)) for request, right in await client.examples()
                 )
                 for question in questions:
                     await self._ask(handle, client, question)
@@ -308,7 +317,12 @@ class Host:
     async def _once(self, key: Key, work: Work) -> Handle:
         """A session of what does one thing and ends."""
         handle = await self._open(key, LEASE)
-        await self._load(handle, work, None)
+        try:
+            await self._load(handle, work, None)
+        except SessionStopped as stopped:
+            # It may be over before it could be told that it was loaded.
+            if stopped.reason != "exited" or stopped.exit_code != 0:
+                raise
         return handle
 
     async def _open(self, key: Key, lease: float) -> Handle:

@@ -62,7 +62,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[Key, int], Row] = {}
-        self.problems: list[Problem] = []
+        self.problems: dict[str, Problem] = {}
+        """The first of each plugin."""
         self.said: list[Said] = []
         self.reasons: dict[str, int] = {}
         """How many sessions stopped for each reason."""
@@ -104,18 +105,18 @@ class Ledger:
             case Answered(key=key, generation=generation):
                 self.rows[key, generation].calls += 1
             case SessionStopping(key=key, generation=generation):
-                if (row := self.rows.get((key, generation))) is not None:
-                    row.state, row.until = "stopping", None
+                if (stopping := self.rows.get((key, generation))) is not None:
+                    stopping.state, stopping.until = "stopping", None
             case SessionStopped(key=key, generation=generation, stop=stop, termination=end):
                 self.reasons[stop.reason] = self.reasons.get(stop.reason, 0) + 1
                 # A journal that is used again may hold what a story of another time left behind.
-                if (row := self.rows.get((key, generation))) is not None:
-                    row.state, row.until = "stopped", None
-                    row.ended = _in_words(stop, end)
+                if (stopped := self.rows.get((key, generation))) is not None:
+                    stopped.state, stopped.until = "stopped", None
+                    stopped.ended = _in_words(stop, end)
             case SessionRecovered():
                 self.recovered += 1
-            case Problem():
-                self.problems.append(event)
+            case Problem(plugin=plugin):
+                self.problems.setdefault(plugin, event)
             case Said():
                 self.said.append(event)
             case _:

@@ -7,7 +7,7 @@ A plugin is a file with a `main` that hands its function to `serve`::
     def answer(request):
         return request.upper()
 
-    EXAMPLES = [["hello", "HELLO"]]
+    EXAMPLES = [("hello", "HELLO")]
 
     def main(session):
         serve(session, answer, EXAMPLES)

@@ -86,35 +86,35 @@ class Story:
         async with self._host("first") as host:
             ready = False
             async with aclosing(self._told_by(host)) as facts:
-                  async for envelope in facts:
-                        if isinstance(envelope.event, Ready):
-                            ready = True
-                            break
-                if not ready:
-                    raise await host.failed()
-                self.ledger.at_work = len(await self._census()) - 1
-                host.process.kill()
-                await host.process.wait()
-                left = await self._census()
-                self.ledger.left = len(left)
-                now = time.clock_gettime(time.CLOCK_BOOTTIME)
-                ends = [row.until - now for row in self.ledger.running() if row.until is not None]
-                await self._count(left, max(ends, default=0.0) + MARGIN)
+                async for envelope in facts:
+                    if isinstance(envelope.event, Ready):
+                        ready = True
+                        break
+            if not ready:
+                raise await host.failed()
+            self.ledger.at_work = len(await self._census()) - 1
+            host.process.kill()
+            await host.process.wait()
+            left = await self._census()
+            self.ledger.left = len(left)
+            now = time.clock_gettime(time.CLOCK_BOOTTIME)
+            ends = [row.until - now for row in self.ledger.running() if row.until is not None]
+            await self._count(left, max(ends, default=0.0) + MARGIN)
 
-        async def _second_life(self) -> None:
-            async with self._host("second") as host:
-                done = False
-                async with aclosing(self._told_by(host)) as facts:
-                    async for envelope in facts:
-                        done = done or isinstance(envelope.event, Done)
-                if not done or await host.process.wait():
-                    raise await host.failed()
+    async def _second_life(self) -> None:
+        async with self._host("second") as host:
+            done = False
+            async with aclosing(self._told_by(host)) as facts:
+                async for envelope in facts:
+                    done = done or isinstance(envelope.event, Done)
+            if not done or await host.process.wait():
+                raise await host.failed()
 
-        # --------------------------------------------------------------------- what is listened to
+    # --------------------------------------------------------------------- what is listened to
 
-        async def _told_by(self, host: _Host) -> AsyncGenerator[Envelope]:
-            async with aclosing(host.told()) as facts:
-              async for envelope in facts:
+    async def _told_by(self, host: _Host) -> AsyncGenerator[Envelope]:
+        async with aclosing(host.told()) as facts:
+            async for envelope in facts:
                 self.envelopes.append(envelope)
                 self.ledger.apply(envelope.event)
                 match envelope.event:
@@ -163,7 +163,7 @@ class Story:
             start_new_session=True,  # a terminal's interrupt is ours, and its end is told to it
         )
         async with trio.open_nursery() as nursery:
-            host = _Host(process)
+            host = _Host(process, life)
             nursery.start_soon(host.listen)
             try:
                 yield host
@@ -175,8 +175,9 @@ class Story:
 
 @final
 class _Host:
-    def __init__(self, process: trio.Process) -> None:
+    def __init__(self, process: trio.Process, life: str) -> None:
         self.process = process
+        self._life = life
         self._words = bytearray()
         self._heard = trio.Event()
 
@@ -214,7 +215,7 @@ class _Host:
         status = await self.process.wait()
         await self._heard.wait()
         return HostFailed(
-            f"the host ended by itself, with status {status}",
+            f"the host ended by itself in its {self._life} life, with status {status}",
             detail=self._words.decode(errors="replace").strip() or None,
         )
 

@@ -11,10 +11,10 @@ from examples.workers.serving import serve
 if TYPE_CHECKING:
     from trio_reactor.supervision.child import ChildSession
 
-EXAMPLES = [
-    ["", {}],
-    ["so it goes", {"so": 1, "it": 1, "goes": 1}],
-    ["The cat, the hat; THE end.", {"the": 3, "cat": 1, "hat": 1, "end": 1}],
+EXAMPLES: list[tuple[str, dict[str, int]]] = [
+    ("", {}),
+    ("so it goes", {"so": 1, "it": 1, "goes": 1}),
+    ("The cat, the hat; THE end.", {"the": 3, "cat": 1, "hat": 1, "end": 1}),
 ]
 
 
