@@ -188,26 +188,34 @@ class Host:
         """Keep a plugin running and ask it; one that is of no use is told, and left."""
         try:
             async with self._running(plugin) as (handle, client):
-                questions = plugin.questions or tuple(
-                    Question(request, equals(right)) for request, right in await client.examples()
-                )
-                for question in questions:
-                    await self._ask(handle, client, question)
-                self._renew(handle)
-                begun.set()
-                while for_ever:
-                    for question in questions:
-                        await trio.sleep(PACE)
-                        await self._ask(handle, client, question)
-                    if not questions:
-                        await trio.sleep_forever()
-                await self._supervisor.dispose(handle)
+                try:
+                    await self._work_with(plugin, handle, client, begun, for_ever)
+                finally:
+                    with trio.CancelScope(shield=True):  # within the budgets of a stop
+                        await self._supervisor.dispose(handle)
         except (ReactorError, Surprise) as failure:
             if isinstance(failure, SupervisorPoisoned | Closed):
                 raise  # not the plugin's
             self._channel.publish(Problem(str(plugin), in_words(failure)))
         finally:
             begun.set()
+
+    async def _work_with(
+        self, plugin: Plugin, handle: Handle, client: Client, begun: trio.Event, for_ever: bool
+    ) -> None:
+        questions = plugin.questions or tuple(
+            Question(request, equals(right)) for request, right in await client.examples()
+        )
+        for question in questions:
+            await self._ask(handle, client, question)
+        self._renew(handle)
+        begun.set()
+        while for_ever:
+            for question in questions:
+                await trio.sleep(PACE)
+                await self._ask(handle, client, question)
+            if not questions:
+                await trio.sleep_forever()
 
     async def _run_out(self) -> None:
         """One session's lease is not renewed any more, and runs out."""
