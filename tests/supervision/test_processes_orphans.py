@@ -50,7 +50,7 @@ class Gone:
 
 async def until_none_is_left(made: LaunchOrder, seconds: float) -> None:
     with trio.fail_after(seconds):
-        while left_of(made):
+        while left_of(made):  # noqa: ASYNC110 - nobody else can tell
             await trio.sleep(0.01)
 
 
@@ -108,7 +108,7 @@ async def test_recovery_looks_past_a_guard_that_died() -> None:
 
 
 async def test_a_process_id_that_was_given_again_is_left_alone() -> None:
-    other = subprocess.Popen(["sleep", "1000"])
+    other = subprocess.Popen(["sleep", "1000"])  # noqa: ASYNC220 - not a child of ours
     try:
         made = order(code("sleep"))
         async with LocalProcesses().launch(made) as unit:
