@@ -99,10 +99,11 @@ async def test_recovery_finds_a_child_that_was_never_registered() -> None:
 
 
 async def test_recovery_looks_past_a_guard_that_died() -> None:
-    gone = Gone("daemonize", "adopt", 60)
+    gone = Gone("fork_many", "adopt", 60)
     gone.kill()
     assert gone.child.process is not None
     os.kill(gone.child.process.pid, signal.SIGKILL)
+    assert left_of(gone.order)
     await LocalProcesses().recover(gone.orphan)
     assert left_of(gone.order) == []
 
