@@ -293,14 +293,14 @@ def _identity(module: ModuleType) -> tuple[str, str | None, str | None]:
 
 
 def _hasher() -> Any:
-    # The first two are built in, until Python 3.11 and from 3.12 on; the last is slow to import.
+    # As cheap as it gets: from Python 3.12 on, before, and always there but slow to import.
     for name in ("_sha2", "_sha256", "hashlib"):
         try:
             module: Any = __import__(name)
         except ImportError:
             continue
         return module.sha256()
-    raise ImportError("no SHA-256")
+    raise ImportError("this interpreter has no sha256")
 
 
 def _digest(data: bytes) -> str:
