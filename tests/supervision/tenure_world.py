@@ -376,7 +376,9 @@ class Play:
         while True:
             with suppress(StoreBusy):
                 async with store.open() as journal:
-                    far = self._journal(journal, machine, faults)
+                    # What was sent arrives, whether or not whoever sent it is still there.
+                    sent = MemorySharedJournal(database, journal.incarnation, LEASE)
+                    far = self._journal(sent, machine, faults)
                     host = Host(sim, machine, far, witness, self._margin)
                     with trio.move_on_after(sim.random.uniform(5.0, 40.0)), suppress(HostFenced):
                         await host.recover()
