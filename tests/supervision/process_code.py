@@ -205,4 +205,4 @@ def beat_and_leave(session):
 
 
 def become(session):
-    os.execvp("sleep", ["sleep", "1000"])
+    os.execvp("sh", ["sh", "-c", "echo up; exec sleep 1000"])
