@@ -182,7 +182,7 @@ async def test_a_service_that_is_cancelled_at_any_moment_leaves_nothing_behind(a
             assert (await service.wait_ended()).why == "left"
 
 
-async def test_its_channel_is_the_newest_sessions(autojump_clock):
+async def test_its_channel_is_the_newest_sessions(autojump_clock):  # noqa: SIM117 - one holds the other
     programs = {"echo:main": Program(echoes=True)}
     async with stage(programs=programs) as s, s.supervisor() as supervisor:
         async with open_service(supervisor, "plugin", "echo:main") as service:
