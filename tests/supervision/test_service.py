@@ -125,7 +125,7 @@ async def test_whatever_ends_by_itself_is_restarted(autojump_clock, work, hang, 
 
 @pytest.mark.parametrize("how", ["disposed", "superseded"])
 async def test_what_somebody_ends_is_not_restarted(autojump_clock, how):
-    async with stage() as s, s.supervisor() as supervisor:  # noqa: SIM117
+    async with stage() as s, s.supervisor() as supervisor:
         async with open_service(supervisor, "plugin", "worker:main", restart="always") as service:
             record = await service.wait_running()
             if how == "disposed":
@@ -160,7 +160,7 @@ async def test_a_service_of_a_poisoned_supervisor_ends_with_that(autojump_clock,
     async with stage(programs=PROGRAMS) as s:
         received = False
         with pytest.RaisesGroup(StoreFailed, allow_unwrapped=True, flatten_subgroups=True):
-            async with s.supervisor(store_faults={"commit": {write: Fails()}}) as supervisor:  # noqa: SIM117
+            async with s.supervisor(store_faults={"commit": {write: Fails()}}) as supervisor:
                 async with open_service(
                     supervisor, "plugin", "crashing:main", policy=CALM
                 ) as service:
@@ -184,7 +184,7 @@ async def test_a_service_that_is_cancelled_at_any_moment_leaves_nothing_behind(a
 
 async def test_its_channel_is_the_newest_sessions(autojump_clock):
     programs = {"echo:main": Program(echoes=True)}
-    async with stage(programs=programs) as s, s.supervisor() as supervisor:  # noqa: SIM117
+    async with stage(programs=programs) as s, s.supervisor() as supervisor:
         async with open_service(supervisor, "plugin", "echo:main") as service:
             with pytest.raises(StaleSession):
                 service.channel  # noqa: B018 - it is asked for
