@@ -92,6 +92,8 @@ class _StillUnit:
 class StillExecution:
     """Makes children that do nothing, until they are asked to end."""
 
+    boot_id = ""
+
     @asynccontextmanager
     async def launch(self, order: LaunchOrder, /) -> AsyncGenerator[Unit]:
         """Make one."""

@@ -32,7 +32,7 @@ async def test_start_right_after_the_surrounding_scope_was_cancelled_is_refused(
 
 
 async def test_any_surrounding_scope_will_do_but_none_inside_and_none_beyond_a_shield() -> None:
-    with trio.CancelScope() as beyond, trio.CancelScope(shield=True):  # noqa: SIM117
+    with trio.CancelScope() as beyond, trio.CancelScope(shield=True):
         with trio.CancelScope() as outer, trio.CancelScope():
             async with open_owner() as owner:
                 with trio.CancelScope() as inner:

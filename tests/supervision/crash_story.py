@@ -116,6 +116,10 @@ class MortalProcesses:
         self._processes = processes
         self._steps = steps
 
+    @property
+    def boot_id(self) -> str:
+        return self._processes.boot_id
+
     @asynccontextmanager
     async def launch(self, order: LaunchOrder, /) -> AsyncGenerator[Unit]:
         self._steps.take(f"{order.key} is to be launched")

@@ -193,3 +193,16 @@ def write_on(session):
     while True:
         os.write(1, b"line\n" * 200)
         time.sleep(0.002)
+
+
+def beat_and_leave(session):
+    session.send(b"beating")
+    for _ in range(2000):
+        session._signed = 0.0
+        session.alive()
+        time.sleep(0.0003)
+    os._exit(5)
+
+
+def become(session):
+    os.execvp("sh", ["sh", "-c", "echo up; exec sleep 1000"])

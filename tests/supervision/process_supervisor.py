@@ -12,7 +12,7 @@ from trio_reactor.supervision.execution.processes import LocalProcesses
 
 
 async def main(name: str, orphaned: str, lease: float) -> None:
-    made = order(code(name), orphaned="adopt" if orphaned == "adopt" else "kill")
+    made = order(code(name, "stay"), orphaned="adopt" if orphaned == "adopt" else "kill")
     async with LocalProcesses().launch(made) as unit:
         unit.renew(soon(30))
         await unit.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 import trio
@@ -235,7 +236,7 @@ async def test_bytes_that_nobody_receives_yet_are_a_sign_of_life() -> None:
         first = unit.heard_at
         await unit.channel.send_all(b"hello")
         with trio.fail_after(10):
-            while unit.heard_at == first:
+            while unit.heard_at == first:  # noqa: ASYNC110 - looking is what is tested
                 await trio.sleep(0.01)
         assert await unit.channel.receive_some() == b"HELLO"
 
@@ -259,3 +260,23 @@ async def test_it_inherits_nothing_but_what_it_is_given(tmp_path) -> None:
         os.close(writer)
     assert said[:-1] == [str(tmp_path), code("x").path[0], "yes", "False", "False", "True"]
     assert len(said[-1].split(",")) <= 8  # three of its own, channel, page, report, stack, listing
+
+
+async def test_signs_of_life_do_not_crowd_out_how_it_ended() -> None:
+    async with LocalProcesses().launch(order(code("beat_and_leave"))) as unit:
+        unit.renew(soon())
+        await unit.start()
+        await unit.channel.receive_some()
+        time.sleep(1.5)  # noqa: ASYNC251 - the supervisor is busy, and reads nothing meanwhile
+        assert await unit.wait_exited() == ExitStatus(code=5)
+
+
+async def test_code_that_became_another_program_is_not_killed_by_a_question() -> None:
+    async with LocalProcesses().launch(order(code("become"))) as unit:
+        unit.renew(soon())
+        await unit.start()
+        with trio.fail_after(10):
+            while not unit.output.tail():  # noqa: ASYNC110 - looking is what a user can do
+                await trio.sleep(0.01)
+        assert "sleep 1000" in await unit.stack()
+        assert unit.exit is None

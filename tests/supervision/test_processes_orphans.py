@@ -50,7 +50,7 @@ class Gone:
 
 async def until_none_is_left(made: LaunchOrder, seconds: float) -> None:
     with trio.fail_after(seconds):
-        while left_of(made):
+        while left_of(made):  # noqa: ASYNC110 - nobody else can tell
             await trio.sleep(0.01)
 
 
@@ -99,16 +99,17 @@ async def test_recovery_finds_a_child_that_was_never_registered() -> None:
 
 
 async def test_recovery_looks_past_a_guard_that_died() -> None:
-    gone = Gone("daemonize", "adopt", 60)
+    gone = Gone("fork_many", "adopt", 60)
     gone.kill()
     assert gone.child.process is not None
     os.kill(gone.child.process.pid, signal.SIGKILL)
+    assert left_of(gone.order)
     await LocalProcesses().recover(gone.orphan)
     assert left_of(gone.order) == []
 
 
 async def test_a_process_id_that_was_given_again_is_left_alone() -> None:
-    other = subprocess.Popen(["sleep", "1000"])
+    other = subprocess.Popen(["sleep", "1000"])  # noqa: ASYNC220 - not a child of ours
     try:
         made = order(code("sleep"))
         async with LocalProcesses().launch(made) as unit:

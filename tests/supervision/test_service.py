@@ -217,7 +217,7 @@ async def test_what_cannot_be_is_named_before_anything_is_opened(autojump_clock,
 async def test_whoever_waits_for_a_stop_is_told_though_the_record_is_forgotten(autojump_clock):
     async with stage() as s, s.supervisor(max_stopped=1) as supervisor:
         first = await supervisor.open("one", lease=1.0)
-        second = await supervisor.open("two", lease=1.0)
+        second = await supervisor.open("two", lease=2.0)
         ends = []
         async with trio.open_nursery() as nursery:
             for record in (first, second):

@@ -6,15 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from supervision_values import handles, keys, limits, records, works
+from hypothesis import given
+from supervision_values import handles, keys, limits, works
 
 from trio_reactor.supervision.model.child import Child
 from trio_reactor.supervision.model.ends import ExitStatus
 from trio_reactor.supervision.model.keys import MAX_NAME, Handle, Key
-from trio_reactor.supervision.model.records import SessionRecord, Stopped
-from trio_reactor.supervision.model.retention import evicted
 from trio_reactor.supervision.model.work import (
     UNLIMITED,
     Command,
@@ -167,14 +164,3 @@ def test_an_exit_is_told_in_words() -> None:
     assert not ExitStatus(code=3).is_success
     assert not ExitStatus(signal=9).is_success
     assert not ExitStatus().is_success
-
-
-@settings(deadline=None, max_examples=40)
-@given(st.lists(records, max_size=6), st.integers(0, 6))
-def test_the_oldest_stopped_beyond_the_bound_are_forgotten(
-    kept: list[SessionRecord], most: int
-) -> None:
-    forgotten = evicted(kept, max_stopped=most)
-    stopped = [record.handle for record in kept if isinstance(record.phase, Stopped)]
-    assert list(forgotten) == stopped[: len(forgotten)]
-    assert len(stopped) - len(forgotten) == min(most, len(stopped))

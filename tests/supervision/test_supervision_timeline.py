@@ -52,9 +52,9 @@ async def test_a_life_is_told_in_order_encoded_and_drawn(autojump_clock):
     codec = EventCodec(*SUPERVISION_EVENTS)
     builder = supervision_timeline("One night")
     for envelope in envelopes:
-        text = codec.to_json(envelope)
-        assert codec.from_json(text) == envelope
-        assert codec.from_msgpack(codec.to_msgpack(envelope)) == envelope
+        text = codec.encode_json(envelope)
+        assert codec.decode_json(text) == envelope
+        assert codec.decode_msgpack(codec.encode_msgpack(envelope)) == envelope
         assert tokens[0].encode() not in text
         assert tokens[0] not in repr(envelope)
         builder.feed(envelope)

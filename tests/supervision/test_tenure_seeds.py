@@ -19,9 +19,9 @@ def test_no_outside_witness_ever_sees_two_executions_of_one_key() -> None:
         taken += kinds.count("taken")
         fenced += kinds.count("fenced")
     # It is only worth something if all of it happens.
-    assert started > 5 * SEEDS
-    assert taken > SEEDS / 2
-    assert fenced > SEEDS / 10
+    assert started > 4 * SEEDS
+    assert taken > SEEDS / 4
+    assert fenced > SEEDS / 20
 
 
 def test_the_witness_does_see_them_where_nobody_waits_out_a_lease() -> None:

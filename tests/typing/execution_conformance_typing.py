@@ -65,7 +65,7 @@ async def simulated(sim: Simulation, store: Store) -> None:
     ) as machine:
         assert_type(machine, SimulatedMachine)
         made = SimulatedExecution(machine)
-        fits: tuple[Execution, Adopting] = (made, made)
-        assert fits
+        execution: Execution = made
+        adopting: Adopting = made
         faulty: Store = FaultyStore(store, sim.faults, crashed=made.die)
-        assert faulty
+        print(execution, adopting, faulty)

@@ -293,15 +293,14 @@ def _identity(module: ModuleType) -> tuple[str, str | None, str | None]:
 
 
 def _hasher() -> Any:
-    try:
-        from _sha2 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 - as cheap as it gets, from Python 3.12 on
-    except ImportError:
+    # As cheap as it gets: from Python 3.12 on, before, and always there but slow to import.
+    for name in ("_sha2", "_sha256", "hashlib"):
         try:
-            from _sha256 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415
+            module: Any = __import__(name)
         except ImportError:
-            from hashlib import sha256  # noqa: PLC0415 - always there, and slow to import
-    hasher: Any = sha256()
-    return hasher
+            continue
+        return module.sha256()
+    raise ImportError("this interpreter has no sha256")
 
 
 def _digest(data: bytes) -> str:

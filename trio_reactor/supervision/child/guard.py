@@ -64,6 +64,10 @@ MAX_FRAME: Final = 65_536
 MAX_TAIL: Final = 131_072
 """Bytes of output that are handed to an adopter, the last; one message must hold them."""
 MAX_STACK: Final = 65_536
+MAX_UNSENT: Final = 16
+"""Messages that wait for a supervisor that takes none at the moment."""
+FAREWELL_MS: Final = 1_000
+"""Milliseconds that a slow supervisor is given to take the last of them."""
 STACK_QUIET: Final = 0.05
 """Seconds without another byte after which a stack is all there."""
 STACK_PATIENCE: Final = 1.0
@@ -99,6 +103,16 @@ def close_others(kept: Container[int]) -> None:
                 os.close(fd)
             except OSError:
                 pass  # that of the listing itself
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal, without which it would die of it."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            caught = file.read().partition(b"SigCgt:")[2].split(None, 1)[0]
+    except (OSError, IndexError):
+        return False  # it ended meanwhile
+    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 def children_of(pid: int) -> list[int]:
@@ -149,6 +163,8 @@ class Guard:
         self.candidate: int | None = None
         """Who wants to adopt it, and has to prove themselves first."""
         self.challenge = b""
+        self.unsent: list[bytes] = []
+        """What the supervisor could not take yet."""
         self.reporter = -1
         self.wake = self.waker = -1
 
@@ -171,7 +187,11 @@ class Guard:
     def serve(self) -> None:
         """Guard until nothing is left to be guarded; returns in the code's process alone."""
         while not self.ending:
-            for fd, _ in self.poll.poll():
+            for fd, happened in self.poll.poll():
+                if fd == self.control and happened & select.POLLOUT:
+                    self.send_rest()
+                    if happened == select.POLLOUT:
+                        continue
                 if fd == TIMER:
                     self.on_timer()
                 elif fd == self.wake:
@@ -248,10 +268,7 @@ class Guard:
                     os.close(self.gate)
                     self.gate = None
             case ("interrupt",):
-                if self.pid:
-                    os.killpg(self.pid, _signal.SIGTERM)
-                else:
-                    self.ending = True
+                self.interrupt()
             case ("kill",):
                 self.ending = True
             case ("stack",):
@@ -260,12 +277,23 @@ class Guard:
                 self.tell(b"broken", b"the guard does not know what it was asked")
         return False
 
+    def interrupt(self) -> None:
+        """Ask the code's group to end; while its leader is not collected, the group is its own."""
+        if not self.pid:
+            self.ending = True
+            return
+        try:
+            os.killpg(self.pid, _signal.SIGTERM)
+        except (ProcessLookupError, PermissionError):
+            pass  # it has another user's rights now: it is killed in time
+
     def lose_supervisor(self) -> None:
         """Its supervisor is gone: end, or live on alone, as it was told."""
         if self.control is not None:
             self.poll.unregister(self.control)
             os.close(self.control)
             self.control = None
+            self.unsent.clear()
         if self.order.get("orphaned") != "adopt" or not self.pid or self.gate is not None:
             self.ending = True
             return
@@ -405,19 +433,40 @@ class Guard:
     # What it says.
 
     def tell(self, kind: bytes, *parts: bytes) -> None:
-        """Tell the supervisor something; what it cannot take now, it finds out otherwise."""
+        """Tell the supervisor something, made up from its parts."""
         self.tell_whole(b"\0".join((kind, *(part.replace(b"\0", b"?") for part in parts))))
 
     def tell_whole(self, message: bytes) -> None:
-        """Tell the supervisor something that is made up already."""
+        """Tell the supervisor something, later if it takes none now; signs of life do not wait."""
         if self.control is None:
             return
-        try:
-            os.write(self.control, message)
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.lose_supervisor()
+        if not self.unsent:
+            try:
+                os.write(self.control, message)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.lose_supervisor()
+                return
+            else:
+                return
+        if message != b"alive" and len(self.unsent) < MAX_UNSENT:
+            self.unsent.append(message)
+            self.poll.modify(self.control, select.POLLIN | select.POLLOUT)
+
+    def send_rest(self) -> None:
+        """Tell the supervisor what it could not take before, as far as it takes it now."""
+        while self.unsent and self.control is not None:
+            try:
+                os.write(self.control, self.unsent[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self.lose_supervisor()
+                return
+            del self.unsent[0]
+        if self.control is not None:
+            self.poll.modify(self.control, select.POLLIN)
 
     # The code.
 
@@ -514,7 +563,7 @@ class Guard:
         if not self.pid:
             return b"the code does not run yet"
         told = b""
-        if self.order["kind"] == "python" and self.is_settled and self.stack is not None:
+        if self.stack is not None and catches(self.pid, SIGNAL_STACK):
             os.kill(self.pid, SIGNAL_STACK)
             patience = STACK_PATIENCE
             while len(told) < MAX_STACK and wait_readable(self.stack, patience):
@@ -586,6 +635,14 @@ class Guard:
         if self.status is not None:
             self.tell(b"exit", str(os.waitstatus_to_exitcode(self.status)).encode())
         self.tell(b"gone")
+        if self.unsent and self.control is not None:
+            # Nothing but this process is left by now, so it can wait for a supervisor that is slow.
+            writable = select.poll()
+            writable.register(self.control, select.POLLOUT)
+            for _ in range(MAX_UNSENT):
+                if not self.unsent or not writable.poll(FAREWELL_MS):
+                    break
+                self.send_rest()
         if self.status is None:
             os.kill(os.getpid(), _signal.SIGKILL)  # as what it did not start would have ended
         os._exit(0)

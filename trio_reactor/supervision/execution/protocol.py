@@ -173,6 +173,11 @@ class Unit(Protocol):
 class Execution(Protocol):
     """Makes children."""
 
+    @property
+    def boot_id(self) -> str:
+        """Which start of the machine they live on; no child outlives it.  Empty if not known."""
+        ...
+
     def launch(self, order: LaunchOrder, /) -> AbstractAsyncContextManager[Unit]:
         """Make a child that waits to be started.
 

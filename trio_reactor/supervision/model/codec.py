@@ -13,7 +13,7 @@ import msgspec
 from trio_reactor.supervision.errors import RecordRefused, RecordUnreadable
 
 from .keys import Handle
-from .records import SessionRecord
+from .records import SessionRecord, Stopped, Stopping
 
 __all__ = ["MAX_RECORD_BYTES", "VERSION", "decode", "encode"]
 
@@ -22,6 +22,9 @@ VERSION: Final = 1
 
 MAX_RECORD_BYTES: Final = 65_536
 """The most bytes of one record."""
+
+ROOM_FOR_THE_STOP: Final = 2_048
+"""How many of them a live session's record leaves, so that its stop can always be written down."""
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -55,10 +58,12 @@ def encode(record: SessionRecord) -> bytes:
         raise RecordRefused(
             f"the record of {record.handle} cannot be encoded", detail=str(failure)
         ) from failure
-    if len(encoded) > MAX_RECORD_BYTES:
+    allowed = MAX_RECORD_BYTES
+    if not isinstance(record.phase, Stopping | Stopped):
+        allowed -= ROOM_FOR_THE_STOP
+    if len(encoded) > allowed:
         raise RecordRefused(
-            f"the record of {record.handle} has {len(encoded)} bytes; {MAX_RECORD_BYTES} are "
-            "allowed"
+            f"the record of {record.handle} has {len(encoded)} bytes; {allowed} are allowed"
         )
     if _read_back(encoded) != record:
         raise RecordRefused(f"the record of {record.handle} does not come back as it was")

@@ -76,6 +76,11 @@ class SimulatedExecution:
         if self.dead:
             raise Crashed("the simulated supervisor died before")
 
+    @property
+    def boot_id(self) -> str:
+        """Which start of the simulated machine this is."""
+        return self.machine.boot_id
+
     def launch(self, order: LaunchOrder, /) -> AbstractAsyncContextManager[Unit]:
         """Make a child that waits to be started."""
         return self._launch(order)

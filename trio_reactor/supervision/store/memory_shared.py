@@ -13,7 +13,7 @@ from typing import final
 
 import trio
 
-from trio_reactor.errors import ReactorError
+from trio_reactor.errors import Closed, ReactorError
 from trio_reactor.supervision.errors import HostFenced, StaleSession, StoreBusy
 from trio_reactor.supervision.hosts.sleeping import sleep_until
 from trio_reactor.supervision.hosts.takeover import Fence, Seen, Watch, decide, default_margin
@@ -199,6 +199,7 @@ class MemorySharedJournal:
         self._database = database
         self._incarnation = incarnation
         self._lease = lease
+        self._left = False
 
     @property
     def incarnation(self) -> str:
@@ -210,14 +211,24 @@ class MemorySharedJournal:
         """Seconds from a beat that this host may hold anything."""
         return self._lease
 
+    def leave(self) -> None:
+        """It is of no use from now on."""
+        self._left = True
+
+    def _check(self) -> None:
+        if self._left:
+            raise Closed(f"the journal of {self._incarnation} was left")
+
     async def load(self) -> Contents:
         """What earlier incarnations of this host held."""
         await trio.lowlevel.checkpoint()
+        self._check()
         return self._database.contents(self._incarnation)
 
     async def commit(self, changes: Sequence[Change], /) -> Sequence[ReactorError | None]:
         """Make the changes; see `Journal.commit`."""
         await trio.lowlevel.checkpoint()
+        self._check()
         verdicts = self._database.commit(self._incarnation, changes)
         if verdicts is None:
             raise HostFenced(f"{self._incarnation} is fenced", outcome="replied")
@@ -226,21 +237,25 @@ class MemorySharedJournal:
     async def beat(self) -> bool:
         """Say that this host lives; returns `False` if it is fenced."""
         await trio.lowlevel.checkpoint()
+        self._check()
         return self._database.beat(self._incarnation)
 
     async def look(self, key: Key, /) -> KeyFacts:
         """What is there of a key, whoever holds it."""
         await trio.lowlevel.checkpoint()
+        self._check()
         return self._database.look(key)
 
     async def host(self, incarnation: str, /) -> HostFacts | None:
         """What is there of an incarnation."""
         await trio.lowlevel.checkpoint()
+        self._check()
         return self._database.host(incarnation)
 
     async def fence(self, seen: HostFacts, /) -> bool:
         """Fence an incarnation that was not heard of since it was seen like that."""
         await trio.lowlevel.checkpoint()
+        self._check()
         return self._database.fence(seen)
 
 
@@ -270,9 +285,11 @@ class MemorySharedStore:
         """
         incarnation = f"{self._host}:{self._world.token()}"
         await self._enter(incarnation)
+        journal = MemorySharedJournal(self._database, incarnation, self._lease)
         try:
-            yield MemorySharedJournal(self._database, incarnation, self._lease)
+            yield journal
         finally:
+            journal.leave()
             self._database.leave(incarnation)
 
     async def _enter(self, incarnation: str) -> None:

@@ -110,7 +110,7 @@ class Loads:
 
     def _begin(self, session: Session, work: Work, hang_timeout: float | None) -> LoadJob:
         # What cannot be recorded is refused before anything has changed.
-        launch = Launch(nonce="0" * 32, by=0.0)
+        launch = Launch(nonce="0" * 32, by=0.0, boot_id=self._execution.boot_id)
         codec.encode(msgspec.structs.replace(session.record, phase=Loading(work, launch)))
         job = LoadJob(work, hang_timeout)
         self._owner.start_soon(
@@ -135,7 +135,11 @@ class Loads:
         options, world, handle = self._options, self._world, session.record.handle
         async with self._turn(session):
             await _still_wanted()
-            launch = Launch(nonce=world.token(), by=world.boottime() + options.start_timeout)
+            launch = Launch(
+                nonce=world.token(),
+                by=world.boottime() + options.start_timeout,
+                boot_id=self._execution.boot_id,
+            )
             await self._transitions.proceed(session, LoadBegun(job.work, launch)).wait()
             order = LaunchOrder(
                 key=handle.key,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import final
 
 import trio
@@ -31,7 +32,7 @@ class Registry:
         self._high: dict[Key, int] = {}
         self._stopped: dict[str, Session] = {}
         self._leaving: set[str] = set()
-        self._arriving = 0
+        self._arriving: dict[str, Session] = {}
         self._idle: trio.Event | None = None
 
     def __iter__(self) -> Iterator[Session]:
@@ -94,43 +95,44 @@ class Registry:
 
     # --------------------------------------------------------------------------------- forgetting
 
-    def evict(self) -> tuple[Handle, ...]:
-        """Which stopped sessions are to be forgotten when one more stops: the oldest ones.
+    def evict(self, session: Session) -> tuple[Handle, ...]:
+        """Which stopped sessions are to be forgotten when this one stops: the oldest ones.
 
         Once the journal has taken that, `has_stopped` and `forget` follow; otherwise `keep`.
         """
-        self._arriving += 1
-        staying = len(self._stopped) - len(self._leaving) + self._arriving
-        excess = staying - self._max_stopped
-        chosen: list[Handle] = []
-        for token, session in self._stopped.items():
-            if len(chosen) >= excess:
-                break
-            if token not in self._leaving:
-                chosen.append(session.record.handle)
+        # Those whose records are before this one's on their way into the journal count as stopped.
+        there = len(self._stopped) + len(self._arriving) - len(self._leaving)
+        staying = (
+            each.record.handle
+            for each in chain(self._stopped.values(), self._arriving.values())
+            if each.record.handle.token not in self._leaving
+        )
+        chosen = tuple(islice(staying, max(there + 1 - self._max_stopped, 0)))
         self._leaving.update(handle.token for handle in chosen)
-        return tuple(chosen)
+        self._arriving[session.record.handle.token] = session
+        return chosen
 
     def forget(self, handles: tuple[Handle, ...]) -> None:
         """The journal has forgotten these."""
         for handle in handles:
             self._leaving.discard(handle.token)
-            self._stopped.pop(handle.token, None)
-            session = self._by_token.pop(handle.token, None)
-            requests = self._by_key.get(handle.key)
-            if session is not None and requests is not None:
-                requests.pop(session.record.request, None)
-                if not requests:
-                    del self._by_key[handle.key]
+            session = self._stopped.pop(handle.token, None)
+            if session is None:
+                continue  # the journal could not take that it has stopped
+            del self._by_token[handle.token]
+            requests = self._by_key[handle.key]
+            del requests[session.record.request]
+            if not requests:
+                del self._by_key[handle.key]
 
-    def keep(self, handles: tuple[Handle, ...]) -> None:
+    def keep(self, session: Session, handles: tuple[Handle, ...]) -> None:
         """The journal could take neither the one that stopped nor that these are forgotten."""
-        self._arriving -= 1
+        self._arriving.pop(session.record.handle.token, None)
         self._leaving.difference_update(handle.token for handle in handles)
 
     def has_stopped(self, session: Session) -> None:
         """The journal has taken that a session has stopped."""
-        self._arriving -= 1
+        self._arriving.pop(session.record.handle.token, None)
         self._stopped[session.record.handle.token] = session
         if self._idle is not None and not self.running:
             self._idle.set()

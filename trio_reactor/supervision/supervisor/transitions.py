@@ -146,7 +146,7 @@ class Transitions:
             ended: Called once the journal has it, or cannot take it.
             recovered: Whether an earlier supervisor had it.
         """
-        forgets = self._registry.evict()
+        forgets = self._registry.evict(session)
 
         def committed(record: SessionRecord) -> None:
             session.record, session.ahead, session.journaled = record, record.phase, True
@@ -164,7 +164,7 @@ class Transitions:
 
         def refused(_: BaseException) -> None:
             session.journaled = False
-            self._registry.keep(forgets)
+            self._registry.keep(session, forgets)
             ended()
 
         phase = advance(session.ahead, Ended(termination, recovered))

@@ -2,6 +2,10 @@
 
 Whatever is started inherits the environment, and with it the nonce; what has thrown that away still
 is below something that has not, or in its guard's session.
+
+One thing escapes: a process that threw its environment away, has a session of its own, and whose
+ancestors have all ended *together with their guard*.  While the guard lives nothing does, since all
+is below it; and a control group (`LocalProcesses(cgroup=...)`) holds this one too.
 """
 
 from __future__ import annotations

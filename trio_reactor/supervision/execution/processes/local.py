@@ -80,9 +80,15 @@ class LocalProcesses:
         self._unenforceable: Literal["refuse", "record"] = unenforceable
         self._confirmation_timeout = confirmation_timeout
         self._world = SystemWorld() if world is None else world
+        self._boot_id = boot_id()
         self._hub = Hub()
         self._deadlines: Deadlines | None = None
         self._text: GuardText | None = None
+
+    @property
+    def boot_id(self) -> str:
+        """Which start of this machine it is."""
+        return self._boot_id
 
     def launch(self, order: LaunchOrder, /) -> AbstractAsyncContextManager[Unit]:
         """Make a child that waits to be started; see `Execution.launch`.
@@ -156,7 +162,7 @@ class LocalProcesses:
             LimitRefused: A limit cannot be enforced.
         """
         nonce = order.launch.nonce
-        if order.launch.boot_id and order.launch.boot_id != boot_id():
+        if order.launch.boot_id and order.launch.boot_id != self._boot_id:
             raise ExecutionFailed("the launch was ordered before this machine was started again")
         if order.launch.by <= self._world.boottime():
             raise ExecutionFailed("the time to launch the child in has passed")

@@ -20,6 +20,7 @@ import psycopg
 import trio
 
 from trio_reactor.errors import Outcome
+from trio_reactor.fence import Fence
 from trio_reactor.supervision.errors import StoreFailed
 from trio_reactor.world import World
 
@@ -92,6 +93,7 @@ class Link:
         self._turn = trio.Lock()
         self._threads = trio.CapacityLimiter(MAX_THREADS)
         self._wire: _Wire | None = None
+        self._closed = Fence(f"the connection for {role}")
 
     async def run(self, work: Work[T], *, within: float, again: bool = True) -> T:
         """Do it, and if `again`, do it again while the connection is lost or the server undoes it.
@@ -104,6 +106,7 @@ class Link:
         Raises:
             StoreFailed: It failed, or took too long; the `outcome` is what is known of it.
             StoreUnusable: What is there cannot be used.
+            Closed: The link is closed.
         """
         outcome: Outcome = "not-submitted"
         last: psycopg.Error | None = None
@@ -111,6 +114,8 @@ class Link:
             async with self._turn:
                 pause = FIRST_PAUSE
                 while True:
+                    # It may have been closed while this waited: nothing would close another.
+                    self._closed.check()
                     call = _Call(self._wire, self._connect, work)
                     self._wire = None
                     try:
@@ -141,7 +146,8 @@ class Link:
         ) from last
 
     async def aclose(self) -> None:
-        """Close the connection.  Waits for a call that is under way; cancelled, it cuts it."""
+        """Close the connection for good; waits for a call that is under way."""
+        self._closed.set("it was closed")
         async with self._turn:
             wire, self._wire = self._wire, None
             if wire is not None:
