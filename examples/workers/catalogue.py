@@ -106,6 +106,7 @@ BUILT_IN: Final = (
     _own("zlib", "squeezing", *(Question(text, _inflates_to(text)) for text in _TEXTS)),
     _own("msgspec", "packing", *(Question(value, _unpacks_to(value)) for value in _VALUES)),
     _own("hashlib", "hashing", *(Question(text, equals(_digest(text))) for text in _TEXTS)),
+    _own("stubborn", "stubborn", Question("still there?", equals("still there?"))),
 )
 """Those that are kept running."""
 

@@ -27,7 +27,7 @@ class Process(msgspec.Struct, frozen=True):
     pid: int
     start: int
     nonce: str | None
-    """Of the launch that it belongs to, if it carries one."""
+    """Of the launch that it belongs to, if it or what it is below carries one."""
 
     def is_alive(self) -> bool:
         """Whether it lives; its number may have been given to another since."""
@@ -80,6 +80,8 @@ def census(mark: str) -> list[Process]:
             above = [seen.get(process.parent), seen.get(process.session)]
             if not process.ours and any(each is not None and each.ours for each in above):
                 process.ours = grown = True
+                nonces = [each.nonce for each in above if each is not None and each.nonce]
+                process.nonce = process.nonce or (nonces[0] if nonces else None)
     return [
         Process(pid, process.start, process.nonce) for pid, process in seen.items() if process.ours
     ]

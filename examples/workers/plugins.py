@@ -23,6 +23,7 @@ __all__ = [
     "parsing",
     "pondering",
     "squeezing",
+    "stubborn",
     "summing_up",
 ]
 
@@ -77,6 +78,24 @@ def fragile(session: ChildSession) -> None:
         return request[::-1]
 
     serve(session, answer)
+
+
+def stubborn(session: ChildSession) -> None:
+    """Answers, and does not end: not when it is asked to, nor when nobody asks any more.
+
+    It has a daemon, too, that has thrown away whatever it could be known by.
+    """
+    import subprocess  # noqa: PLC0415 - only this one has it
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with subprocess.Popen(
+        ["sleep", "3600"],  # noqa: S607 - wherever it is
+        start_new_session=True,
+        env={"PATH": os.defpath},
+    ):
+        serve(session, lambda request: request)
+        while True:
+            signal.pause()
 
 
 def pondering(session: ChildSession) -> None:

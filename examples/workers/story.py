@@ -65,6 +65,7 @@ class Story:
         self._files = tuple(map(str, files))
         self._changed = changed
         self._mark = os.urandom(16).hex()
+        self._known: dict[tuple[int, int], Process] = {}
 
     async def run(self) -> None:
         """Let it happen.  However it ends, nothing of it runs then; cancelling ends it in order.
@@ -137,7 +138,12 @@ class Story:
     # -------------------------------------------------------------------------- what is counted
 
     async def _census(self) -> list[Process]:
-        return await trio.to_thread.run_sync(functools.partial(census, self._mark))
+        """All that live and were ever seen to belong to the story."""
+        found = await trio.to_thread.run_sync(functools.partial(census, self._mark))
+        for process in found:
+            self._known.setdefault((process.pid, process.start), process)
+        self._known = {at: process for at, process in self._known.items() if process.is_alive()}
+        return list(self._known.values())
 
     async def _count(self, processes: Sequence[Process], seconds: float) -> None:
         """See these end within that time; those that do not are orphans, and what they started."""
