@@ -1,7 +1,7 @@
 """Own what does not last: structured concurrency for things whose life is shorter than yours.
 
 The floor is here: the owner and what it holds, fences, lanes, the event channel, errors and the
-world.  Systems stand on it: `trio_reactor.renewal`.  What it is tested with is
+world.  Systems stand on it: `trio_reactor.renewal`, `trio_reactor.supervision`.  What it is tested with is
 `trio_reactor.testing`.
 """
 

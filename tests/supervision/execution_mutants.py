@@ -532,7 +532,7 @@ class OutlivesItsDeadline(SimulationRig):
 
 @execution_breaks(
     "a child that was registered is found, ended and told of",
-    "a child that was not registered is found by what it carries",
+    "of a child that was not registered nothing is left, though only its nonce is known",
 )
 class FindsNobody(Twisted):
     async def recover(self, orphan: Orphan, /) -> ExitStatus | None:
@@ -542,7 +542,7 @@ class FindsNobody(Twisted):
 
 @execution_breaks(
     "a child that was registered is found, ended and told of",
-    "a child that was not registered is found by what it carries",
+    "of a child that was not registered nothing is left, though only its nonce is known",
 )
 class OnlyAsks(Twisted):
     async def recover(self, orphan: Orphan, /) -> ExitStatus | None:
@@ -563,7 +563,9 @@ class FailsAtTheGoneToo(FailsAtTheGone):
     pass
 
 
-@execution_breaks("a child that was not registered is found by what it carries")
+@execution_breaks(
+    "of a child that was not registered nothing is left, though only its nonce is known"
+)
 class NeedsAProcess(Twisted):
     async def recover(self, orphan: Orphan, /) -> ExitStatus | None:
         return None if orphan.child is None else await self.inner.recover(orphan)

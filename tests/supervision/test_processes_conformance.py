@@ -64,6 +64,18 @@ def main(session):
 }
 
 
+def _environment(process: Path) -> bytes:
+    """What a process was started with; of one that is just becoming its program, once it has."""
+    while True:
+        environment = (process / "environ").read_bytes()
+        if environment or not os.readlink(process / "exe"):
+            return environment
+        if (process / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X"):
+            return b""
+        if (process / "cmdline").read_bytes():
+            return b""  # it has none
+
+
 class ProcessRig(Rig):
     """Guards and their children, watched in `/proc`."""
 
@@ -94,7 +106,7 @@ class ProcessRig(Rig):
         for entry in os.listdir("/proc"):
             if entry.isdigit() and int(entry) != os.getpid():
                 try:
-                    found += wanted in Path("/proc", entry, "environ").read_bytes().split(b"\0")
+                    found += wanted in _environment(Path("/proc", entry)).split(b"\0")
                 except OSError:
                     continue  # it has ended, or is another user's
         return found

@@ -103,14 +103,9 @@ async def test_cancelled_anywhere_it_leaves_nothing(stage: str) -> None:
     assert open_fds() == before
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        PythonCode("time:sleep", environment=(("A=B", "c"),)),
-        PythonCode("time:sleep", environment=(("A", "b\0c"),)),
-    ],
-)
-async def test_what_cannot_be_launched_leaves_nothing(work: PythonCode) -> None:
+async def test_what_cannot_be_launched_leaves_nothing() -> None:
+    # More than the kernel takes as one variable.
+    work = PythonCode("time:sleep", environment=(("A", "b" * (1 << 22)),))
     processes = LocalProcesses()
     async with processes.launch(order(code("sleep"))):
         pass

@@ -73,7 +73,7 @@ async def _registered(trial: Trial) -> None:
 
 
 @ORPHANS.case(
-    "a child that was not registered is found by what it carries",
+    "of a child that was not registered nothing is left, though only its nonce is known",
     "leave_behind",
     capabilities=("adopting",),
 )
@@ -81,9 +81,7 @@ async def _not_registered(trial: Trial) -> None:
     order = trial.order(trial.work("forever"), by=2 * trial.patience, orphaned="adopt")
     orphan = await trial.left_behind(order, deadline=None, registered=False)
     trial.require(orphan.child is None, "was told which child it is")
-    trial.require(trial.alive(), "ended a child before the deadline of its launch")
-    status = await _recovered(trial, orphan)
-    trial.require(status is not None, "found no child where one was")
+    await _recovered(trial, orphan)  # unless it has ended by itself, on losing its supervisor
     trial.require(not trial.alive(), "told of an end while processes were left")
     trial.require(trial.ran() == 0, "ran code in a child that was not started")
 
