@@ -93,7 +93,7 @@ def test_the_whole_story_leaves_no_orphan(mark: str, tmp_path: Path) -> None:
     calls = told.pop("calls")
     # Seven are kept running in both lives; eight are for the scenes.
     assert told == {"sessions": 22, "expired": 1, "superseded": 1, "recovered": 7, "orphans": 0}
-    assert calls >= 2 * 18 + 9
+    assert calls >= 2 * 18 + 8
     assert living(mark) == {}
     drawn = ET.fromstring((tmp_path / "story.svg").read_text())
     texts = " ".join("".join(each.itertext()) for each in drawn.iter())
