@@ -1,8 +1,8 @@
 """Own what does not last: structured concurrency for things whose life is shorter than yours.
 
 The floor is here: the owner and what it holds, fences, lanes, the event channel, errors and the
-world.  Systems stand on it: `trio_reactor.renewal`, `trio_reactor.supervision`.  What it is tested with is
-`trio_reactor.testing`.
+world.  Systems stand on it: `trio_reactor.renewal` and `trio_reactor.supervision`.  What it is
+tested with is `trio_reactor.testing`.
 """
 
 from .channel import ChannelStatistics, EventChannel, Publisher, Subscription

@@ -33,12 +33,6 @@ OURS = "TEST_OF_WORKERS"
 
 pytestmark = pytest.mark.timeout(150)
 
-until_a_stack_is_no_sign_of_life = pytest.mark.xfail(
-    reason="a process's unit takes the stack it asked for as a sign of life, so silent code is "
-    "never stopped as unresponsive",
-    strict=True,
-)
-
 
 @pytest.fixture
 def mark() -> str:
@@ -85,7 +79,6 @@ def numbers(ran: subprocess.CompletedProcess[str]) -> dict[str, int]:
     return told
 
 
-@until_a_stack_is_no_sign_of_life
 def test_the_whole_story_leaves_no_orphan(mark: str, tmp_path: Path) -> None:
     ran = run(mark, "--directory", str(tmp_path), "--timeline", str(tmp_path / "story.svg"))
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -106,7 +99,6 @@ def test_the_whole_story_leaves_no_orphan(mark: str, tmp_path: Path) -> None:
     assert numbers(again)["orphans"] == 0
 
 
-@until_a_stack_is_no_sign_of_life
 def test_a_person_sees_a_table_and_where_it_hung() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "examples.workers"],
@@ -130,7 +122,6 @@ def test_a_person_sees_a_table_and_where_it_hung() -> None:
         assert words_ in ran.stdout
 
 
-@until_a_stack_is_no_sign_of_life
 def test_plugins_that_are_of_no_use_are_named_and_the_others_go_on(
     mark: str, tmp_path: Path
 ) -> None:

@@ -96,7 +96,7 @@ class SessionStopped(SupervisionEvent, frozen=True):
 
 
 class SessionRecovered(SupervisionEvent, frozen=True):
-    """What an earlier supervisor left behind was found, ended and confirmed."""
+    """What an earlier supervisor left behind was found, ended and confirmed; it is over."""
 
     key: Key
     generation: int

@@ -16,7 +16,7 @@ import trio
 from trio_reactor.errors import ReactorError
 from trio_reactor.owner import Attempt, Owner
 from trio_reactor.supervision.errors import TerminationUnconfirmed
-from trio_reactor.supervision.events import SessionAdopted, SessionRecovered
+from trio_reactor.supervision.events import SessionAdopted
 from trio_reactor.supervision.execution.protocol import Adopting, Execution, LaunchOrder, Unit
 from trio_reactor.supervision.model.child import Orphan
 from trio_reactor.supervision.model.ends import ExitStatus, Killed, NotStarted, Stop, Termination
@@ -102,7 +102,7 @@ class Recovery:
             failures.append(failure)
 
     async def _recover(self, session: Session) -> None:
-        handle, phase = session.record.handle, session.record.phase
+        phase = session.record.phase
         assert not isinstance(phase, Stopped)  # noqa: S101 - those are over
         before: LivePhase = phase.before if isinstance(phase, Stopping) else phase
         if isinstance(phase, Loaded) and await self._adopt(session, phase):
@@ -113,14 +113,10 @@ class Recovery:
         self._registry.add(session)
         if not isinstance(phase, Stopping):
             self._transitions.fence(session, Stop("recovered"))
-        stop = session.ahead.stop if isinstance(session.ahead, Stopping) else Stop("recovered")
         written: Outcome[None] = Outcome()
         self._transitions.end(session, termination, lambda: written.set(None), recovered=True)
         await written.wait()
         ending.set(termination)
-        self._transitions.publish(
-            SessionRecovered(handle.key, handle.generation, stop, termination)
-        )
 
     async def _ended(self, session: Session, before: LivePhase) -> Termination:
         """End what may run of a session; returns what was observed.

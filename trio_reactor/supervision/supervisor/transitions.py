@@ -23,6 +23,7 @@ from trio_reactor.supervision.events import (
     SessionLoaded,
     SessionLoading,
     SessionOpened,
+    SessionRecovered,
     SessionStopped,
     SessionStopping,
     SupervisionEvent,
@@ -153,8 +154,9 @@ class Transitions:
             session.job = session.attempt = None
             self._registry.has_stopped(session)
             self._registry.forget(forgets)
-            handle, phase = record.handle, record.phase
-            self.publish(SessionStopped(handle.key, handle.generation, phase.stop, termination))  # type: ignore[union-attr]
+            handle, stop = record.handle, record.phase.stop  # type: ignore[union-attr]
+            told = SessionRecovered if recovered else SessionStopped
+            self.publish(told(handle.key, handle.generation, stop, termination))
             if termination.causes:
                 _log.warning("%s: cleaning up failed", handle)
                 self.publish(CleanupFailed(handle.key, handle.generation, termination.causes))

@@ -316,13 +316,14 @@ class ProcessUnit:
             self._on_message(kind, parts)
 
     def _on_message(self, kind: str, parts: list[str]) -> None:
-        self._heard_at = self._world.clock()
         match kind, parts:
             case "alive", []:
-                pass
+                # Only the code's own: what its guard says is no sign that the code lives.
+                self._heard_at = self._world.clock()
             case "code", [pid] if pid.isdecimal():
                 self._release_code(int(pid))
             case "loaded", [name, digest, version, origin]:
+                self._heard_at = self._world.clock()
                 self._loaded = CodeIdentity(
                     name, digest, version[:_MAX_NAME] or None, origin or None
                 )
