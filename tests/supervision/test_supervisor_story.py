@@ -4,7 +4,7 @@ import pytest
 import trio
 from supervisor_story import stage
 
-from trio_reactor import Closed
+from trio_reactor import Closed, EventChannel, Subscription
 from trio_reactor.supervision import (
     CodeFailed,
     Exited,
@@ -20,7 +20,9 @@ from trio_reactor.supervision import (
     SessionStopped,
     StaleSession,
     Stopped,
+    SupervisionEvent,
 )
+from trio_reactor.supervision.simulation import FaultyStore
 
 
 async def test_a_session_is_opened_loaded_renewed_and_disposed(autojump_clock):
@@ -245,3 +247,27 @@ async def test_drain_lets_sessions_end_and_stops_the_rest(autojump_clock):
         assert await supervisor.drain(5.0) == (long.handle,)
         with pytest.raises(Closed):
             await supervisor.open("more")
+
+
+async def test_an_open_that_close_overtakes_is_said_before_it_is_said_to_stop(autojump_clock):
+    channel = EventChannel()
+    said: list[str] = []
+
+    async def hear(subscription: Subscription[SupervisionEvent]) -> None:
+        async for envelope in subscription:
+            said.append(type(envelope.event).__name__)
+
+    async with stage() as s, trio.open_nursery() as nursery:
+        nursery.start_soon(hear, channel.subscribe(SupervisionEvent))
+        async with s.supervisor(events=channel) as supervisor:
+            s.faulty.hold()
+            with trio.move_on_after(1):
+                await supervisor.open("plugin")
+            nursery.start_soon(_release, s.faulty)
+        channel.end()
+    assert said == ["SessionOpened", "SessionStopping", "SessionStopped", "SupervisorClosed"]
+
+
+async def _release(store: FaultyStore) -> None:
+    await trio.sleep(1)
+    store.release()
