@@ -490,7 +490,10 @@ class Life:
             if isinstance(session.record.phase, Stopped) and session.ending is not None:
                 if stopped is None:
                     self.wrong(f"{session!r} has stopped, and nobody was told")
-                elif record is None or not isinstance(record.phase, Stopped):
+                elif record is None:
+                    if name not in world.ledger.forgotten:
+                        self.wrong(f"{session!r} was told to have stopped, and is not there")
+                elif not isinstance(record.phase, Stopped):
                     self.wrong(f"{session!r} was told to have stopped; the journal has {record}")
                 elif record.phase.stop.reason != stopped.stop.reason:
                     self.wrong(f"{session!r} was told to have stopped for another reason")

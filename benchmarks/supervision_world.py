@@ -220,8 +220,10 @@ class World:
             "max_transitions": chance.choice((2, 1_000, 1_000, 1_000, 1_000, 1_000)),
         }
         self.works = chance.sample(list(PROGRAMS), 4)
+        self.refused: set[Named] = set()
+        """Sessions of which a record was refused by itself."""
         self.ledger = Ledger(
-            self.wrong, self._taken, max_stopped=int(str(self.options["max_stopped"]))
+            self.wrong, self._taken, self.refused, max_stopped=int(str(self.options["max_stopped"]))
         )
         self.machine: SimulatedMachine
         self.life: Life | None = None
@@ -230,8 +232,6 @@ class World:
         self.leases: dict[Named, float] = {}
         """Until when each session is leased, on the machine's clock."""
         self.adopted: set[Named] = set()
-        self.refused: set[Named] = set()
-        """Sessions of which a record was refused by itself."""
         self.unsure: set[Named] = set()
         """Sessions whose open became durable, and its answer was lost."""
         self.left: set[Named] = set()
@@ -257,7 +257,9 @@ class World:
             orphan_delay=chance.choice((0.01, 0.5)),
             kill_delay=chance.choice((0.0, 0.01)),
             confirmation=1.0,
-            stubborn=chance.random() < 0.3,
+            # A launch that nothing can cancel comes to an end by itself.
+            stubborn=chance.random() < 0.3
+            and Never() not in simulation.faults.plan.faults.get("launched", {}).values(),
         )
         async with simulated_machine(
             simulation.world,
