@@ -598,3 +598,32 @@ def test_options_and_programs_are_checked() -> None:
         Program(runs_for=float("inf"))
     with pytest.raises(ValueError, match="beats"):
         Program(beats=0)
+
+
+async def test_a_child_that_is_found_while_it_is_made_can_be_ended(
+    autojump_clock: MockClock,
+) -> None:
+    def found(what: str, /, **about: object) -> None:
+        if what == "made":
+            for child in machine.children.values():
+                child.kill()
+
+    async with simulated_machine(SeededWorld(1), record=found) as machine:
+        child = await machine.spawn(ordered(machine))
+        await child.ended.wait()
+        assert child.exit == ExitStatus(signal=9)
+        machine.verify()
+
+
+async def test_a_child_that_is_asked_twice_says_its_last_words_and_ends(
+    autojump_clock: MockClock,
+) -> None:
+    programs = {"work": Program(last_words=b"bye")}
+    async with simulated_machine(SeededWorld(1), programs=programs) as machine:
+        child = await machine.spawn(ordered(machine))
+        child.begin()
+        await child.loaded.wait()
+        child.interrupt()
+        child.interrupt()
+        await child.ended.wait()
+        assert child.exit == ExitStatus(signal=15)

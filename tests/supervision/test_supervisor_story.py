@@ -4,7 +4,8 @@ import pytest
 import trio
 from supervisor_story import stage
 
-from trio_reactor import Closed
+from trio_reactor import Closed, EventChannel, Subscription
+from trio_reactor.errors import leaves
 from trio_reactor.supervision import (
     CodeFailed,
     Exited,
@@ -20,7 +21,13 @@ from trio_reactor.supervision import (
     SessionStopped,
     StaleSession,
     Stopped,
+    StoreFailed,
+    SupervisionEvent,
+    SupervisorPoisoned,
+    TerminationUnconfirmed,
 )
+from trio_reactor.supervision.simulation import FaultyStore
+from trio_reactor.testing import Fails, Never
 
 
 async def test_a_session_is_opened_loaded_renewed_and_disposed(autojump_clock):
@@ -245,3 +252,52 @@ async def test_drain_lets_sessions_end_and_stops_the_rest(autojump_clock):
         assert await supervisor.drain(5.0) == (long.handle,)
         with pytest.raises(Closed):
             await supervisor.open("more")
+
+
+async def test_an_open_that_close_overtakes_is_said_before_it_is_said_to_stop(autojump_clock):
+    channel = EventChannel()
+    said: list[str] = []
+
+    async def hear(subscription: Subscription[SupervisionEvent]) -> None:
+        async for envelope in subscription:
+            said.append(type(envelope.event).__name__)
+
+    async with stage() as s, trio.open_nursery() as nursery:
+        nursery.start_soon(hear, channel.subscribe(SupervisionEvent))
+        async with s.supervisor(events=channel) as supervisor:
+            s.faulty.hold()
+            with trio.move_on_after(1):
+                await supervisor.open("plugin")
+            nursery.start_soon(_release, s.faulty)
+        channel.end()
+    assert said == ["SessionOpened", "SessionStopping", "SessionStopped", "SupervisorClosed"]
+
+
+async def _release(store: FaultyStore) -> None:
+    await trio.sleep(1)
+    store.release()
+
+
+@pytest.mark.parametrize("number", [2, 3])
+async def test_close_raises_that_the_last_ends_could_not_be_journaled(number, autojump_clock):
+    async with stage() as s:
+        with pytest.raises(ExceptionGroup) as raised:
+            async with s.supervisor(store_faults={"commit": {number: Fails("lost")}}) as supervisor:
+                await supervisor.open("plugin")
+        assert [type(leaf) for leaf in leaves(raised.value)] == [StoreFailed]
+
+
+async def test_a_launch_that_failed_and_may_have_left_a_child_is_unconfirmed(autojump_clock):
+    faults = {"launched": {1: Fails("lost")}, "kill": {1: Never()}}
+    async with stage() as s:
+        with pytest.raises(ExceptionGroup) as raised:
+            async with s.supervisor(faults=faults) as supervisor:
+                record = await supervisor.open("plugin")
+                with pytest.raises(TerminationUnconfirmed):
+                    await supervisor.load(record.handle, "worker:main")
+                with pytest.raises(TerminationUnconfirmed):
+                    await supervisor.dispose(record.handle)
+                with pytest.raises(SupervisorPoisoned):
+                    await supervisor.open("plugin", expected_generation=1)
+        assert {type(leaf) for leaf in leaves(raised.value)} == {TerminationUnconfirmed}
+        await trio.sleep(60)  # the child ends by its launch's deadline

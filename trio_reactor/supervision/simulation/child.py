@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeVarTuple, Unpack, final
 
 import msgspec
 import trio
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from .machine import SimulatedMachine
 
 __all__ = ["SimulatedChild", "SimulatedOutput"]
+
+Ts = TypeVarTuple("Ts")
 
 _KILLED: Final = ExitStatus(signal=9)
 _CRASHED: Final = ExitStatus(signal=11)
@@ -106,9 +109,12 @@ class SimulatedChild:
         self._hangs = False
         self._told = 0
         self._lease = trio.CancelScope()
+        self._sending = trio.Lock()
         self._to_parent: MemorySendStream
         self._from_parent: MemoryReceiveStream
-        self._nursery: trio.Nursery
+        self._nursery: trio.Nursery | None = None
+        self._early: list[Callable[[], Awaitable[object]]] = []
+        """What it was to do before it was there."""
         self.channel = self._new_channel()
         """The application's end of its channel."""
 
@@ -141,24 +147,24 @@ class SimulatedChild:
         """Have it load its code; once."""
         if self.alive and not self._started:
             self._started = True
-            self._nursery.start_soon(self._run)
+            self._soon(self._run)
 
     def interrupt(self) -> None:
         """Ask it to end."""
         if self.alive:
-            self._nursery.start_soon(self._obey)
+            self._soon(self._obey)
 
     def kill(self) -> None:
         """Have it end, whatever it does."""
         if self.alive:
-            self._nursery.start_soon(self._end_after, self.machine.options.kill_delay, _KILLED)
+            self._soon(self._end_after, self.machine.options.kill_delay, _KILLED)
 
     def orphan(self) -> None:
         """Find out that whoever held it is gone."""
         self.owned = False
         self._let_go()
         if self.alive and self.orphaned == "kill":
-            self._nursery.start_soon(self._end_after, self.machine.options.orphan_delay, _KILLED)
+            self._soon(self._end_after, self.machine.options.orphan_delay, _KILLED)
 
     def is_adoptable(self) -> bool:
         """Whether it runs code, and nobody holds it."""
@@ -170,7 +176,7 @@ class SimulatedChild:
         self.orphaned = order.orphaned
         self._told = 0  # the numbers are those of who tells
         self.channel = self._new_channel()
-        self._nursery.start_soon(self._listen, self._from_parent)
+        self._soon(self._listen, self._from_parent)
 
     def end(self, exit: ExitStatus) -> None:  # noqa: A002 - the field's name of it
         """End, now."""
@@ -192,9 +198,18 @@ class SimulatedChild:
             self._nursery = nursery
             nursery.start_soon(self._guard)
             nursery.start_soon(self._meet_end)
+            for act in self._early:
+                nursery.start_soon(act)
             task_status.started()
             await self.ended.wait()
             nursery.cancel_scope.cancel()
+
+    def _soon(self, act: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> None:
+        """Do this beside; one that is found while it is made does it when it is there."""
+        if self._nursery is None:
+            self._early.append(partial(act, *args))
+        else:
+            self._nursery.start_soon(act, *args)
 
     def _on_the_clock(self, instant: float) -> float:
         return self._world.clock() + (instant - self._world.boottime())
@@ -242,7 +257,7 @@ class SimulatedChild:
         self.code = CodeIdentity(str(order.work), f"sha256:{digest}", "1", "simulation")
         self.output.write(self.program.prints)
         self.loaded.set()
-        start = self._nursery.start_soon
+        start = self._soon
         start(self._listen, self._from_parent)
         start(self._send, self.program.says)
         start(self._meet_silence)
@@ -307,7 +322,8 @@ class SimulatedChild:
         if not data or self._hangs:
             return
         try:
-            await self._to_parent.send_all(data)
+            async with self._sending:
+                await self._to_parent.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # nobody is there who could hear it
         self.heard = self._world.clock()

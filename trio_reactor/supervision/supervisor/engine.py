@@ -55,6 +55,7 @@ class Engine:
         self._journal = journal
         self.options = options
         self._draining: str | None = None
+        self._confessed: list[BaseException] = []
         self.health = Health(owner.name, self._poisoned)
         self.registry = Registry(max_stopped=options.max_stopped)
         self.alarms = Alarms(owner.world, self.health.poison)
@@ -115,7 +116,7 @@ class Engine:
         contents: Contents = await self._journal.load()
         for key, generation in contents.high_water.items():
             self.registry.raise_high_water(key, generation)
-        self._owner.start_soon(self.writer.run, name="journal", drain=True)
+        self._owner.start_soon(self._write, name="journal", drain=True)
         self._owner.start_soon(self.alarms.run, name="alarms")
         ready = trio.Event()
         self._owner.start_soon(self._end_sessions, ready, name="stops", drain=True)
@@ -239,7 +240,20 @@ class Engine:
             await self.stops.run(ready, self._shut_down)
         finally:
             self.writer.close()
-            for failure in (*self.health.failures, *self.stops.causes):
+            self._confess()
+
+    async def _write(self) -> None:
+        try:
+            await self.writer.run()
+        finally:
+            # What was written last, the ends of sessions, is written after they are seen to.
+            self._confess()
+
+    def _confess(self) -> None:
+        """Have close raise what went wrong, each once."""
+        for failure in (*self.health.failures, *self.stops.causes):
+            if not any(failure is told for told in self._confessed):
+                self._confessed.append(failure)
                 self._owner.fail(failure)
 
     async def _shut_down(self) -> None:

@@ -116,14 +116,14 @@ class Registry:
         """The journal has forgotten these."""
         for handle in handles:
             self._leaving.discard(handle.token)
-            session = self._stopped.pop(handle.token, None)
-            if session is None:
-                continue  # the journal could not take that it has stopped
-            del self._by_token[handle.token]
+            # One of which the journal could not take that it has stopped is gone from it as well.
+            self._stopped.pop(handle.token, None)
+            session = self._by_token.pop(handle.token)
             requests = self._by_key[handle.key]
             del requests[session.record.request]
             if not requests:
                 del self._by_key[handle.key]
+        self._look_whether_idle()
 
     def keep(self, session: Session, handles: tuple[Handle, ...]) -> None:
         """The journal could take neither the one that stopped nor that these are forgotten."""
@@ -134,6 +134,9 @@ class Registry:
         """The journal has taken that a session has stopped."""
         self._arriving.pop(session.record.handle.token, None)
         self._stopped[session.record.handle.token] = session
+        self._look_whether_idle()
+
+    def _look_whether_idle(self) -> None:
         if self._idle is not None and not self.running:
             self._idle.set()
             self._idle = None

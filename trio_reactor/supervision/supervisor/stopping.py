@@ -177,7 +177,8 @@ class Stops:
             end = await attempt.wait_ended()
             late = False
             own = end.reason == "failed" and _stop_of(session).reason == "load-failed"
-            if end.failure is not None and not own:
+            # What a load failed with is told as that, unless a child may be left of it.
+            if end.failure is not None and not (own and not _is_unconfirmed(end.failure)):
                 causes.append(end.failure)
         unit = session.unit  # an opening that was given up may have come to something
         if late:

@@ -81,9 +81,10 @@ class Transitions:
         """
 
         def committed() -> None:
-            opened()
+            # Said first: where close has begun, it stops as soon as it is known.
             key, generation = record.handle.key, record.handle.generation
             self.publish(SessionOpened(key, generation, record.lease, record.limits))
+            opened()
 
         return self._writer.submit(record, committed=committed, refused=lambda _: refused())
 
