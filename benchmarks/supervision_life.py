@@ -234,7 +234,7 @@ class Life:
             self.world.wrong(what)
 
     @contextlib.contextmanager
-    def _refusing(self, what: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _refusing(self, what: str):  # type: ignore[no-untyped-def]
         """A poisoned supervisor takes none of these."""
         poisoned = self.poisoned
         try:

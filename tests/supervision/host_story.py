@@ -7,6 +7,7 @@ cannot reach its journal any more, is followed by another.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -30,7 +31,7 @@ CODE = '''
 import fcntl, os, time
 
 def main(session):
-    """Be the witness: hold the key's lock, and write through a resource that knows fencing tokens."""
+    """Be the witness: hold the key's lock, and write to what knows fencing tokens."""
     here, key, mine = session.argument, session.identity, session.generation
     lock = os.open(f"{here}/{key}.lock", os.O_CREAT | os.O_RDWR)
     try:
@@ -90,10 +91,8 @@ class Host:
 
     async def want(self, supervisor: Supervisor, key: str) -> None:
         while True:
-            try:
+            with contextlib.suppress(ReactorError, OSError):  # held, too late, expired, fenced
                 await self.have(supervisor, key)
-            except (ReactorError, OSError):
-                pass  # held, too late, expired, fenced: try again
             await trio.sleep(self.chance.uniform(0.01, 0.2))
 
     async def have(self, supervisor: Supervisor, key: str) -> None:
