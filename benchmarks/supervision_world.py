@@ -157,7 +157,7 @@ class _Told(Invariant):
         self._world = world
 
     def look(self) -> str | None:
-        return self._world.broken
+        return self._world.broken or self._world.ledger.judge()
 
     def end(self) -> str | None:
         return self._world.broken
