@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import os
 import sys
 import tempfile
@@ -42,6 +43,7 @@ from trio_reactor.world import SeededWorld, World
 
 from .harness import Benchmark
 from .supervision_still import StillExecution
+from .supervision_world import play
 
 SESSIONS = 1_000
 MEASURED = 500
@@ -49,6 +51,7 @@ WRITERS = 64
 ROUNDS = 6
 RENEWALS = 50_000
 SPAWNS = 20
+SEEDS = 2_000
 
 _LONG = SupervisorOptions(lease=7_200.0, max_lease=86_400.0)
 """No lease ends in the hour that is measured."""
@@ -189,6 +192,15 @@ async def _recovery() -> float:
             return time.perf_counter() - began
 
 
+def _seeds() -> float:
+    """Seconds for so many seeds of a randomized world, each checked for all that must hold."""
+    for name in ("trio_reactor.owner", "trio_reactor.supervision"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # things go wrong by design
+    began = time.perf_counter()
+    play(range(SEEDS))
+    return time.perf_counter() - began
+
+
 WORKER = """
 import json
 
@@ -284,4 +296,5 @@ BENCHMARKS: Sequence[Benchmark] = (
         rounds=5,
     ),
     Benchmark("recover_1000_records_s", "s", functools.partial(_real, _recovery), rounds=3),
+    Benchmark("supervision_seeds_2000_s", "s", _seeds, at_most=120, rounds=1),
 )

@@ -210,11 +210,11 @@ ACTS: Final[dict[str, tuple[float, Act]]] = {
     "look": (1, _look),
     "stack": (0.3, _stack),
     "forge": (0.3, _forge),
-    "drain": (0.3, _drain),
+    "drain": (0.25, _drain),
     "end child": (0.4, _end_child),
     "kill child": (0.4, _kill_child),
-    "crash": (0.6, _crash),
-    "hold": (0.4, _hold),
+    "crash": (1.6, _crash),
+    "hold": (0.6, _hold),
     "pause": (1, _pause),
 }
 """Each with how often it is drawn."""

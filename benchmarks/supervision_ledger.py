@@ -62,6 +62,8 @@ class Ledger:
         self._taken = taken
         self._refused = refused
         self._max_stopped = max_stopped
+        self._early: list[Named] = []
+        self._kept = 0
         self.records: dict[Named, SessionRecord] = {}
         """What is there."""
         self.handles: dict[Named, Handle] = {}
@@ -98,15 +100,23 @@ class Ledger:
         for handle in change.forgets:
             gone = self.records.pop(named(handle), None)
             stopped = gone is not None and isinstance(gone.phase, Stopped)
-            if not stopped and named(handle) not in self._refused:
-                self._wrong(f"{handle} was forgotten, and had not stopped")
+            if not stopped:
+                self._early.append(named(handle))
             self.forgotten.add(named(handle))
         if change.forgets or isinstance(phase, Stopped):
-            kept = sum(isinstance(each.phase, Stopped) for each in self.records.values())
-            # One whose stop was refused could make nobody leave; the next one does.
-            if kept > self._max_stopped + len(self._refused):
-                self._wrong(f"{kept} stopped sessions are kept")
+            self._kept = sum(isinstance(each.phase, Stopped) for each in self.records.values())
         self._taken(record)
+
+    def judge(self) -> str | None:
+        """Judge what was forgotten, once it is known what was refused; returns what is wrong."""
+        early, self._early = self._early, []
+        for name in early:
+            if name not in self._refused:
+                return f"{name} was forgotten, and had not stopped"
+        # One whose stop was refused could make nobody leave; the next one does.
+        if self._kept > self._max_stopped + len(self._refused):
+            return f"{self._kept} stopped sessions are kept"
+        return None
 
     def _take_first(self, record: SessionRecord) -> None:
         handle = record.handle

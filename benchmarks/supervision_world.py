@@ -157,7 +157,7 @@ class _Told(Invariant):
         self._world = world
 
     def look(self) -> str | None:
-        return self._world.broken
+        return self._world.broken or self._world.ledger.judge()
 
     def end(self) -> str | None:
         return self._world.broken
@@ -219,6 +219,7 @@ class World:
             "max_stopped": chance.choice((1, 2, 5, 1_000)),
             "max_transitions": chance.choice((2, 1_000, 1_000, 1_000, 1_000, 1_000)),
         }
+        self.orphaned = chance.choice(("kill", "adopt"))
         self.works = chance.sample(list(PROGRAMS), 4)
         self.refused: set[Named] = set()
         """Sessions of which a record was refused by itself."""
@@ -271,13 +272,13 @@ class World:
             for _ in range(chance.randint(1, 3)):
                 await self._live(simulation.faults)
                 simulation.faults.restart()
-                await trio.sleep(chance.choice((0.0, 0.05, 3.0)))
+                await trio.sleep(chance.choice((0.0, 0.05, 0.3, 3.0)))
             await trio.sleep(10.0)
             await self._live(Faults(), last=True)
             self.machine.verify()
 
     async def _live(self, faults: Faults, *, last: bool = False) -> None:
-        orphaned = self.chance.choice(("kill", "adopt"))
+        orphaned = self.chance.choice(("kill", self.orphaned, self.orphaned))
         settings = {**self.options, "orphaned": orphaned}
         if last:  # it has everything to recover at once
             settings["max_transitions"] = 1_000

@@ -627,3 +627,15 @@ async def test_a_child_that_is_asked_twice_says_its_last_words_and_ends(
         child.interrupt()
         await child.ended.wait()
         assert child.exit == ExitStatus(signal=15)
+
+
+async def test_a_stubborn_launch_that_fails_can_be_cancelled_while_it_leaves(
+    autojump_clock: MockClock,
+) -> None:
+    options = MachineOptions(stubborn=True)
+    async with machine_with(options=options, launched=Fails(), leave=Never()) as machine:
+        with trio.move_on_after(1) as patience:
+            async with SimulatedExecution(machine).launch(ordered(machine)):
+                raise AssertionError
+        assert patience.cancelled_caught
+        assert trio.current_time() == 1.0

@@ -131,6 +131,7 @@ class SimulatedExecution:
                 making.shield = False
                 yield unit
             finally:
+                making.shield = False
                 await self._leave(unit)
 
     @asynccontextmanager
