@@ -16,7 +16,9 @@ from typing import Final
 
 import trio
 
-from trio_reactor.supervision import Loaded, SessionRecord, Stopped, Stopping, SupervisorOptions
+from trio_reactor.supervision import SessionRecord, Stopped, Stopping, SupervisorOptions
+from trio_reactor.supervision.model.ends import ExitStatus
+from trio_reactor.supervision.model.machine import state_of
 from trio_reactor.supervision.model.records import child_of
 from trio_reactor.supervision.simulation import (
     MachineOptions,
@@ -25,8 +27,6 @@ from trio_reactor.supervision.simulation import (
     simulated_machine,
 )
 from trio_reactor.supervision.supervisor.session import Session
-from trio_reactor.supervision.model.ends import ExitStatus
-from trio_reactor.supervision.model.machine import state_of
 from trio_reactor.testing import (
     Crashes,
     Ended,
@@ -363,5 +363,3 @@ class World:
     def high(self, key: str) -> int:
         """The highest generation of a key, as the journal has it."""
         return next((high for each, high in self.ledger.high.items() if str(each) == key), 0)
-
-
