@@ -6,12 +6,14 @@ comes of it; the others befall the children, or the supervisor itself.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import trio
 
+from trio_reactor.errors import ReactorError
 from trio_reactor.supervision.model.keys import Handle
 
 if TYPE_CHECKING:
@@ -184,6 +186,16 @@ async def _crash(life: Life) -> None:
     await trio.sleep_forever()
 
 
+async def _crash_running(life: Life) -> None:
+    """It dies while code surely runs, which the next may adopt."""
+    key = life.chance.choice(KEYS)
+    with contextlib.suppress(ReactorError), trio.move_on_after(2.0):
+        record = await life.open(key, life.world.request(), life.world.high(key))
+        await life.load(record.handle, life.chance.choice(("worker:main", *life.world.works)))
+        await trio.sleep(life.chance.choice((0.0, 0.1, 0.6)))
+    await _crash(life)
+
+
 async def _hold(life: Life) -> None:
     """The disk stands still for a moment."""
     life.store.hold()
@@ -213,7 +225,8 @@ ACTS: Final[dict[str, tuple[float, Act]]] = {
     "drain": (0.25, _drain),
     "end child": (0.4, _end_child),
     "kill child": (0.4, _kill_child),
-    "crash": (1.6, _crash),
+    "crash": (1, _crash),
+    "crash running": (1, _crash_running),
     "hold": (0.6, _hold),
     "pause": (1, _pause),
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
@@ -53,7 +54,7 @@ class Ledger:
         self,
         wrong: Callable[[str], None],
         taken: Callable[[SessionRecord], None],
-        refused: Set[Named],
+        refused: AbstractSet[Named],
         *,
         max_stopped: int,
     ) -> None:
@@ -136,9 +137,9 @@ class Ledger:
         old = before.phase
         if rank(phase) <= rank(old):
             self._wrong(f"{handle} went from {state_of(old)} to {state_of(phase)}")
-        if isinstance(old, Stopping) and isinstance(phase, Stopped):
-            if phase.stop.reason != old.stop.reason:
-                self._wrong(f"{handle} stopped for {phase.stop.reason}, not {old.stop.reason}")
+        ends = isinstance(old, Stopping) and isinstance(phase, Stopped)
+        if ends and phase.stop.reason != old.stop.reason:
+            self._wrong(f"{handle} stopped for {phase.stop.reason}, not {old.stop.reason}")
         same = (before.handle, before.request, before.lease, before.limits, before.opened_at)
         if same != (handle, record.request, record.lease, record.limits, record.opened_at):
             self._wrong(f"{handle} became another session")

@@ -190,7 +190,8 @@ class _Runs(Invariant):
                 if child is None or child.process is None or child.process.pid != about["child"]:
                     return f"{name} runs before it was registered"
             case "told":
-                self._told.add(about["child"])
+                if world.boottime() <= lease:  # a message that comes too late bounds nothing
+                    self._told.add(about["child"])
                 if float(str(about["deadline"])) > lease + HAIR:
                     return f"{name} was told {about['deadline']}, and its lease ends {lease}"
             case _:
@@ -269,15 +270,19 @@ class World:
             faults=simulation.faults,
             record=simulation.record,
         ) as self.machine:
-            for _ in range(chance.randint(1, 3)):
-                await self._live(simulation.faults)
+            left = chance.randint(1, 3)
+            while left > 0:
+                left -= 1
+                if await self._live(simulation.faults):
+                    left = max(left, chance.choice((0, 1)))  # one comes and sees what is left
                 simulation.faults.restart()
                 await trio.sleep(chance.choice((0.0, 0.05, 0.3, 3.0)))
             await trio.sleep(10.0)
             await self._live(Faults(), last=True)
             self.machine.verify()
 
-    async def _live(self, faults: Faults, *, last: bool = False) -> None:
+    async def _live(self, faults: Faults, *, last: bool = False) -> bool:
+        """Have one supervisor live; returns whether it died."""
         orphaned = self.chance.choice(("kill", self.orphaned, self.orphaned))
         settings = {**self.options, "orphaned": orphaned}
         if last:  # it has everything to recover at once
@@ -288,10 +293,12 @@ class World:
         self.adopted.clear()
         self.unsure.clear()
         self.seen.clear()
+        life = Life(self, faults, options, last=last)
         try:
-            await Life(self, faults, options, last=last).run()
+            await life.run()
         finally:
             self.life = None
+        return life.dead
 
     def serves(self, life: Life) -> None:
         """A supervisor serves from now on."""

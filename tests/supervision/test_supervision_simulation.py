@@ -639,3 +639,15 @@ async def test_a_stubborn_launch_that_fails_can_be_cancelled_while_it_leaves(
                 raise AssertionError
         assert patience.cancelled_caught
         assert trio.current_time() == 1.0
+
+
+async def test_a_deadline_that_is_told_when_it_is_over_ends_the_child_and_is_kept(
+    autojump_clock: MockClock,
+) -> None:
+    async with machine_with(renew=Slow(2.0)) as machine:
+        async with SimulatedExecution(machine).launch(ordered(machine)) as unit:
+            unit.renew(machine.world.boottime() + 1)
+            await unit.start()
+            assert await unit.wait_exited() == ExitStatus(signal=9)
+        assert trio.current_time() == pytest.approx(2.05)
+        machine.verify()

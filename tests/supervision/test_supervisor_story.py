@@ -259,8 +259,7 @@ async def test_an_open_that_close_overtakes_is_said_before_it_is_said_to_stop(au
     said: list[str] = []
 
     async def hear(subscription: Subscription[SupervisionEvent]) -> None:
-        async for envelope in subscription:
-            said.append(type(envelope.event).__name__)
+        said.extend([type(envelope.event).__name__ async for envelope in subscription])
 
     async with stage() as s, trio.open_nursery() as nursery:
         nursery.start_soon(hear, channel.subscribe(SupervisionEvent))

@@ -108,6 +108,7 @@ class SimulatedChild:
         self._runs = False
         self._hangs = False
         self._told = 0
+        self._told_at = 0.0
         self._lease = trio.CancelScope()
         self._sending = trio.Lock()
         self._to_parent: MemorySendStream
@@ -138,7 +139,7 @@ class SimulatedChild:
         """Tell it a deadline; one that comes after a newer one is not heard."""
         number, deadline = message
         if number > self._told and self.alive:
-            self._told = number
+            self._told, self._told_at = number, self._world.boottime()
             self.deadline = deadline
             self._lease.deadline = self._on_the_clock(deadline)
             self.machine.note("told", self, deadline=deadline)
@@ -184,7 +185,8 @@ class SimulatedChild:
             return
         self.exit = exit
         if self._runs:
-            self.machine.witness.ended(self.process.pid, self.deadline)
+            # A deadline that is told when it is over can be kept from then on only.
+            self.machine.witness.ended(self.process.pid, max(self.deadline, self._told_at))
         self.machine.note("ended" if self._runs else "ended-unused", self, exit=str(exit))
         self._let_go()
         self.loaded.set()
