@@ -111,6 +111,7 @@ class Engine:
         assert slot is not None  # noqa: S101 - it was seen in this step
         source = slot.playable
         assert source is not None  # noqa: S101 - else it takes no work
+        self._check_clips(slot)
         if order.sequence is not None:
             self._chain.sequences.check(order.sequence.sequence, order.member, slot.incarnation)
         chain, errand = self._chain, _Errand(source, order.request, route.position)
@@ -212,6 +213,15 @@ class Engine:
             pending += len(slot.pending)
         if pending >= self._chain.options.max_queue:
             raise QueueFull(f"{pending} commands are pending", retryable=True)
+
+    def _check_clips(self, slot: Slot) -> None:
+        """Raise unless a source may have one more clip; what is on its way counts as one.
+
+        More would be held against the source, although it was asked for them.
+        """
+        bound = self._chain.options.max_clips
+        if len(slot.book) + len(slot.pending) >= bound:
+            raise QueueFull(f"max_clips={bound}: the source has as many as it may", retryable=True)
 
     # --------------------------------------------------------------------------------- the sources
 
