@@ -18,7 +18,7 @@ async def test_a_clip_more_than_a_source_may_have_is_refused_and_the_source_stay
     stage = Stage(lifetime=None, renewal={"max_clips": 3})
     async with stage.open() as renewal:
         await renewal.set_autoplay(False)
-        first = [await renewal.enqueue(scene(5)) for _ in range(3)][0]
+        first, *_ = [await renewal.enqueue(scene(5)) for _ in range(3)]
         with pytest.raises(QueueFull, match="max_clips=3") as refused:
             await renewal.enqueue(scene(5))
         assert (refused.value.outcome, refused.value.retryable) == ("not-submitted", True)

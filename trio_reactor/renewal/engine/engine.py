@@ -22,6 +22,7 @@ from trio_reactor.renewal.errors import (
     RouteChanged,
     SessionRecovering,
     SessionRetired,
+    sole,
 )
 from trio_reactor.renewal.sequences.book import (
     MemberAccepted,
@@ -296,8 +297,8 @@ class _Errand:
                 return await self._source.enqueue(
                     self._request, position=self.position, commit=commit
                 )
-            except RouteChanged:
-                if not self._moved:
+            except Exception as failure:
+                if not self._moved or not isinstance(sole(failure), RouteChanged):
                     raise
                 self._moved = False
         return await self._source.enqueue(self._request, position=self.position, commit=commit)
