@@ -6,6 +6,7 @@ import pytest
 import trio
 from chain_stage import Stage, until
 
+from trio_reactor.renewal.events import Recovered
 from trio_reactor.renewal.source import MediaLosses
 from trio_reactor.testing import Never
 
@@ -40,3 +41,13 @@ async def test_a_preparation_that_is_given_up_while_it_is_set_up_is_no_failure(
         await renewal.stop_renewal()
         await trio.sleep(1)
         assert renewal.state.status == "ready"
+
+
+async def test_each_recovery_is_timed_from_its_own_loss(autojump_clock: object) -> None:
+    stage = Stage(lifetime=None)
+    async with stage.open():
+        for times in (1, 2):
+            await trio.sleep(20)
+            stage.provider.newest.lose_connection()
+            await until(lambda times=times: len(stage.said(Recovered)) == times)  # type: ignore[misc]
+        assert all(each.took < 10 for each in stage.said(Recovered))
