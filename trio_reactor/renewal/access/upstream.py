@@ -181,7 +181,7 @@ class Upstream:
                 failure = raised
             if budget.cancelled_caught:
                 failure = TimedOut("input was not taken in time", outcome="unknown")
-            if self._under_way is None:
+            if self._under_way is not piece:
                 return  # the renewal has failed meanwhile, and the piece was said to be lost
             if failure is None:
                 self._settle(self._delivered, piece)
