@@ -111,7 +111,8 @@ class RenewalOptions(BaseModel):
     """Members that one sequence may have."""
 
     max_clips: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
-    """Clips that one source may have at a time, in any phase; one that has more is replaced."""
+    """Clips that one source may have at a time, in any phase.  A request for one more is refused;
+    a source that has more of its own is replaced."""
 
     max_context_bytes: Annotated[int, Field(ge=2, le=1024 * 1024 * 1024)] = 1024 * 1024
     """Bytes that the context which is told to a fresh successor may have, as JSON."""

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, cast, final
 
 import trio
 
-from trio_reactor.errors import ReactorError, Refused, TimedOut, is_expected
+from trio_reactor.errors import Refused, TimedOut, is_expected
 from trio_reactor.owner import Owner
 from trio_reactor.renewal.chain.chain import Chain
 from trio_reactor.renewal.errors import InputOverflow, SessionRetired
@@ -148,7 +148,10 @@ class Upstream:
         try:
             async with borrow:
                 await self._give(borrow)
-        except ReactorError:
+        except Exception as failure:
+            # Not only that the source went: what broke when that cancelled it comes in a group.
+            if not is_expected(failure):
+                raise
             # It went under a piece, which is told below; or there is none, and none will come.
             if borrow.slot is None:
                 self._lose_held(None, "no-source")
@@ -167,16 +170,18 @@ class Upstream:
             self._under_way = piece = self._pieces.popleft()
             failure: Exception | None = None
             deadline = chain.world.clock() + chain.options.reply_timeout
-            with trio.CancelScope(deadline=deadline) as budget:
-                try:
+            budget = trio.CancelScope(deadline=deadline)
+            try:
+                with budget:
                     await receptive.send_input(piece)
-                except Exception as raised:
-                    if not is_expected(raised):
-                        raise
-                    failure = raised
+            except Exception as raised:
+                # Around the budget: what breaks when that cancels it comes in a group with it.
+                if not is_expected(raised):
+                    raise
+                failure = raised
             if budget.cancelled_caught:
                 failure = TimedOut("input was not taken in time", outcome="unknown")
-            if self._under_way is None:
+            if self._under_way is not piece:
                 return  # the renewal has failed meanwhile, and the piece was said to be lost
             if failure is None:
                 self._settle(self._delivered, piece)

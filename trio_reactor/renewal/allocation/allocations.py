@@ -68,13 +68,13 @@ async def terminated(
     Returns:
         What is proven, and what went wrong, of which a defect is for the caller to raise.
     """
-    with trio.move_on_after(allocations.terminate_timeout):
-        try:
+    try:
+        with trio.move_on_after(allocations.terminate_timeout):
             cleanup = cast("object", await allocations.terminate(record))
-        except Exception as failure:  # noqa: BLE001 - told, or raised by the caller
-            return None, failure
-        if isinstance(cleanup, Cleanup):
-            return cleanup, None
-        return None, TypeError(f"terminating {record.key} came without any evidence")
+            if isinstance(cleanup, Cleanup):
+                return cleanup, None
+            return None, TypeError(f"terminating {record.key} came without any evidence")
+    except Exception as failure:  # noqa: BLE001 - told, or raised by the caller
+        return None, failure  # also what broke when its budget was over
     late = f"{record.key} was not terminated within {allocations.terminate_timeout} s"
     return None, TimedOut(late, outcome="unknown")

@@ -158,7 +158,8 @@ class Hearing:
         failure = attempt.failure
         if failure is not None and attempt.is_defect:
             self._owner.fail(failure)
-        expired = attempt.reason == "expired" or isinstance(failure, Expired)
+        found = None if failure is None else sole(failure)  # a nursery has it in a group
+        expired = attempt.reason == "expired" or isinstance(found, Expired)
         if slot.live:
             condemned = isinstance(slot.phase, phases.Recovering) and slot.phase.mode == "replace"
             if expired or not condemned:

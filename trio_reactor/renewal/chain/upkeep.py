@@ -166,15 +166,17 @@ class Upkeep:
 
         What comes of it after the connection that it was sent on has ended is no news.
         """
+        budget = trio.CancelScope(deadline=deadline)
         try:
-            with trio.CancelScope(deadline=deadline) as budget:
-                try:
+            try:
+                with budget:
                     await applied.tell()
-                except Exception as failure:
-                    if not is_expected(failure):
-                        raise
-                    if connection.live:
-                        self._not_taken(slot, applied, failure)
+            except Exception as failure:
+                # Around the budget: what breaks when that cancels it comes in a group with it.
+                if not is_expected(failure):
+                    raise
+                if connection.live and not budget.cancelled_caught:
+                    self._not_taken(slot, applied, failure)
             if budget.cancelled_caught and connection.live:
                 late = TimedOut("what was set was not answered in time", outcome="unknown")
                 self._host.hearing.lost(slot, "outcome-unknown", late)

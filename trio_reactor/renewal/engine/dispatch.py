@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar, cast, final
 import trio
 
 from trio_reactor.errors import Failed, Lost, Outcome, ReactorError, Retired, TimedOut, is_expected
-from trio_reactor.renewal.errors import ContractBroken
+from trio_reactor.renewal.errors import ContractBroken, sole
 from trio_reactor.renewal.events import LossReason
 from trio_reactor.renewal.options import RenewalOptions
 from trio_reactor.renewal.slot.settings import is_refusal
@@ -225,7 +225,8 @@ class Dispatch(Generic[T]):
             self._take(answer)
         self._answer = (answer,)
 
-    def _failed(self, failure: Exception) -> None:
+    def _failed(self, raised: Exception) -> None:
+        failure = cast("Exception", sole(raised))  # an adapter's nursery may have put it in a group
         if not is_expected(failure):
             self._failure = Failed("a source's adapter has a defect", outcome=self._fate)
             self._failure.__cause__ = failure

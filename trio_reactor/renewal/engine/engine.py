@@ -22,6 +22,7 @@ from trio_reactor.renewal.errors import (
     RouteChanged,
     SessionRecovering,
     SessionRetired,
+    sole,
 )
 from trio_reactor.renewal.sequences.book import (
     MemberAccepted,
@@ -111,6 +112,7 @@ class Engine:
         assert slot is not None  # noqa: S101 - it was seen in this step
         source = slot.playable
         assert source is not None  # noqa: S101 - else it takes no work
+        self._check_clips(slot)
         if order.sequence is not None:
             self._chain.sequences.check(order.sequence.sequence, order.member, slot.incarnation)
         chain, errand = self._chain, _Errand(source, order.request, route.position)
@@ -213,6 +215,15 @@ class Engine:
         if pending >= self._chain.options.max_queue:
             raise QueueFull(f"{pending} commands are pending", retryable=True)
 
+    def _check_clips(self, slot: Slot) -> None:
+        """Raise unless a source may have one more clip; what is on its way counts as one.
+
+        More would be held against the source, although it was asked for them.
+        """
+        bound = self._chain.options.max_clips
+        if len(slot.book) + len(slot.pending) >= bound:
+            raise QueueFull(f"max_clips={bound}: the source has as many as it may", retryable=True)
+
     # --------------------------------------------------------------------------------- the sources
 
     def _resolve(self, order: Order) -> Route:
@@ -286,8 +297,8 @@ class _Errand:
                 return await self._source.enqueue(
                     self._request, position=self.position, commit=commit
                 )
-            except RouteChanged:
-                if not self._moved:
+            except Exception as failure:
+                if not self._moved or not isinstance(sole(failure), RouteChanged):
                     raise
                 self._moved = False
         return await self._source.enqueue(self._request, position=self.position, commit=commit)

@@ -146,7 +146,8 @@ class Submission:
             RouteChanged: The source that it chose lives, and takes it no more.
             OwnerConflict: What it is bound to is at different sources.
             ClipUnknown, ClipNotQueued: A clip that it names is not known, or does not wait.
-            QueueFull: Too many commands are pending, or there are too many sequences or members.
+            QueueFull: Too many commands are pending, or there are too many clips, sequences or
+                members.
             SequenceOver, MemberKnown: Its sequence does not take it.
             Refused: The provider said no.
             Lost: The source was lost; `outcome` says whether the request may have arrived.

@@ -40,14 +40,20 @@ async def leave(slot: Slot, source: Source) -> None:
             if slot.checking is not None:
                 await slot.checking.stop()
             slot.closed(await _close(slot, source))
+    except Exception as failure:  # noqa: BLE001 - it broke when its budget was over
+        _keep(slot, failure)
     finally:
         if slot.cleanup is None:
             late = TimedOut(f"source {slot.incarnation} did not close within its budget")
             slot.closed(_unproven(slot, late))
     if slot.unclosed:
         deadline = min(clock() + options.accounting_timeout, by)
-        with trio.CancelScope(shield=True, deadline=deadline) as budget:
-            await account(slot)
+        budget = trio.CancelScope(shield=True, deadline=deadline)
+        try:
+            with budget:
+                await account(slot)
+        except Exception as failure:  # noqa: BLE001 - the same
+            _keep(slot, failure)
         if budget.cancelled_caught:
             late = TimedOut(f"source {slot.incarnation} did not account for its media in time")
             slot.add_failure(late)
@@ -78,10 +84,15 @@ async def account(slot: Slot, *, keep: Media | None = None) -> None:
         try:
             await media.aclose()
         except Exception as failure:  # noqa: BLE001 - kept, or terminal
-            slot.add_failure(failure)
-            if not is_expected(failure):
-                slot.host.hearing.failed(slot, failure)
+            _keep(slot, failure)
         slot.unclosed.remove(media)
+
+
+def _keep(slot: Slot, failure: Exception) -> None:
+    """Keep what went wrong with the evidence; a defect is terminal."""
+    slot.add_failure(failure)
+    if not is_expected(failure):
+        slot.host.hearing.failed(slot, failure)
 
 
 def _unproven(slot: Slot, failure: BaseException) -> Cleanup:

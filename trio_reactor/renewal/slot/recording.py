@@ -142,14 +142,15 @@ class Recording:
                 return
         world, options = slot.host.world, slot.host.options
         deadline = world.clock() + options.accounting_timeout
-        with trio.CancelScope(shield=True) as budget:
-            budget.deadline = min(deadline, slot.host.close_deadline)
-            try:
+        budget = trio.CancelScope(shield=True)
+        try:
+            with budget:
+                budget.deadline = min(deadline, slot.host.close_deadline)
                 await allocations.journal.forget(record.key)
-            except Exception as raised:
-                if not is_expected(raised):
-                    raise
-                slot.add_failure(raised)
+        except Exception as raised:
+            if not is_expected(raised):
+                raise
+            slot.add_failure(raised)
         if budget.cancelled_caught:
             late = f"the record of source {slot.incarnation} was not deleted in time"
             slot.add_failure(TimedOut(late))
@@ -165,11 +166,15 @@ class Recording:
         wrong: Exception | None = None
         if cleanup is None:
             deadline = slot.host.world.clock() + slot.host.options.cleanup_timeout
-            with trio.CancelScope(shield=True) as budget:
-                budget.deadline = min(deadline, slot.host.close_deadline)
-                cleanup, wrong = await terminated(allocations, record)
-            if budget.cancelled_caught:
-                cleanup, wrong = None, TimedOut("there was no time left to terminate it")
+            budget = trio.CancelScope(shield=True)
+            try:
+                with budget:
+                    budget.deadline = min(deadline, slot.host.close_deadline)
+                    cleanup, wrong = await terminated(allocations, record)
+            except Exception as raised:  # noqa: BLE001 - it broke when its budget was over
+                wrong = raised
+            if budget.cancelled_caught and (wrong is None or is_expected(wrong)):
+                wrong = TimedOut("there was no time left to terminate it")
         self.settled = self._settled(allocations, record, cleanup, wrong)
         told = self.settled.failure
         proven = cleanup or Cleanup.of(

@@ -10,6 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar, final
 import trio
 
 from trio_reactor.errors import ReactorError, Refused
+from trio_reactor.renewal.errors import sole
 from trio_reactor.renewal.source import Playable
 
 __all__ = ["Applied", "Setting", "Wanted", "is_refusal"]
@@ -21,7 +22,11 @@ MAX_WISHES: Final = 64
 
 
 def is_refusal(failure: BaseException) -> bool:
-    """Whether the other side answered, and nothing came of what it was asked."""
+    """Whether the other side answered, and nothing came of what it was asked.
+
+    An adapter's nursery may have put that into a group.
+    """
+    failure = sole(failure)
     return isinstance(failure, Refused) or (
         isinstance(failure, ReactorError) and failure.outcome == "replied"
     )
@@ -68,14 +73,12 @@ class Setting(Generic[T]):
         """
         try:
             yield
-        except ReactorError as failure:
-            if not is_refusal(failure):
-                self.keep(wish)
-            else:
+        except BaseException as failure:
+            # Also where it is cancelled: whoever replaces the source tells the next one.
+            if is_refusal(failure):
                 self.drop(wish)
-            raise
-        except BaseException:
-            self.keep(wish)
+            else:
+                self.keep(wish)
             raise
         self.keep(wish)
 
@@ -178,7 +181,7 @@ class Applied:
             self._canvas = None
             try:
                 await self._source.set_canvas(*wanted)
-            except ReactorError as failure:
+            except Exception as failure:
                 if is_refusal(failure):
                     self._canvas = before
                     self._refused = functools.partial(setting.drop, wish)
@@ -193,7 +196,7 @@ class Applied:
             self._autoplay = None
             try:
                 await self._source.set_autoplay(wanted)
-            except ReactorError as failure:
+            except Exception as failure:
                 if is_refusal(failure):
                     self._autoplay = before
                     self._refused = functools.partial(setting.drop, wish)

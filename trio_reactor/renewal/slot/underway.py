@@ -44,18 +44,21 @@ class Underway:
         Raises:
             Exception: A defect.
         """
+        too_late = TimedOut(late)
         try:
             with self._budget:
-                try:
-                    await work()
-                except Exception as failure:
-                    if not is_expected(failure):
-                        raise
-                    return failure
+                await work()
                 return None
-            return TimedOut(late)
+        except Exception as failure:
+            # Caught around the budget: what breaks when that cancels it comes in a group with it.
+            if not is_expected(failure):
+                raise
+            if not self._budget.cancelled_caught:
+                return failure
+            too_late.__cause__ = failure
         finally:
             self._over.set()
+        return too_late
 
     def cancel(self) -> None:
         """End it; it may take until its next checkpoint."""
