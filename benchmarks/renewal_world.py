@@ -54,7 +54,14 @@ from trio_reactor.renewal.simulation import (
     SimulatedSource,
     SimulationOptions,
 )
-from trio_reactor.renewal.source import AudioFrame, Commit, Json, Predecessor, VideoFrame
+from trio_reactor.renewal.source import (
+    AudioFrame,
+    Commit,
+    GoingAway,
+    Json,
+    Predecessor,
+    VideoFrame,
+)
 from trio_reactor.testing import (
     Always,
     AtMost,
@@ -220,6 +227,9 @@ class _Plain:
 
     async def wait_lost(self) -> None:
         await self._source.wait_lost()
+
+    def announce_to(self, tell: Callable[[GoingAway], None], /) -> None:
+        self._source.on_going_away.append(tell)
 
     async def close(self) -> Cleanup:
         return await self._source.close()

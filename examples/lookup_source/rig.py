@@ -22,7 +22,7 @@ class LookupRig(Rig):
     """A server of our own, in this process, that does what a case needs."""
 
     name = "the lookup source"
-    capabilities = frozenset({"mortal"})
+    capabilities = frozenset({"mortal", "announcing"})
     quiet = 0.05
 
     def __init__(self, server: LookupServer, port: int) -> None:
@@ -37,6 +37,10 @@ class LookupRig(Rig):
     def allocated(self) -> int:
         """How many sessions the server has."""
         return len(self._server.sessions)
+
+    async def announce_end(self, source: Source, seconds: float, /) -> None:
+        """Have the server tell that a session will end."""
+        await self._server.end_in(source.id, seconds)
 
     async def end(self, source: Source, /) -> None:
         """Have the server end a session."""

@@ -28,7 +28,7 @@ class LookupServer:
         self._meanings = meanings
         self._lifetime = lifetime
         self._numbers = itertools.count(1)
-        self._sessions: dict[str, trio.CancelScope] = {}
+        self._sessions: dict[str, _Session] = {}
         self.full = False
         """Whether there are no more sessions for anybody."""
         self.silent = False
@@ -41,7 +41,13 @@ class LookupServer:
 
     def end(self, session: str) -> None:
         """End a session, and tell its client."""
-        self._sessions[session].cancel()
+        self._sessions[session].life.cancel()
+
+    async def end_in(self, session: str, seconds: float) -> None:
+        """Tell the client of a session that it ends in so many seconds, and end it then."""
+        ending = self._sessions[session]
+        ending.life.deadline = min(ending.life.deadline, trio.current_time() + seconds)
+        await ending.say(f"ends {seconds}")
 
     async def serve(self, *, task_status: trio.TaskStatus[int]) -> None:
         """Serve until cancelled; tells the port."""
@@ -79,10 +85,10 @@ class LookupServer:
                         await stream.send_all(b"no there are too many\n")
                     case ["open"]:
                         life.deadline = trio.current_time() + self._lifetime
-                        self._sessions[session] = life
-                        await stream.send_all(f"hello {session} {self._lifetime}\n".encode())
-                    case ["find", word]:
-                        await stream.send_all(self._look_up(word))
+                        opened = self._sessions[session] = _Session(stream, life)
+                        await opened.say(f"hello {session} {self._lifetime}")
+                    case ["find", word] if session in self._sessions:
+                        await self._sessions[session].say(self._look_up(word))
                     case ["close"]:
                         self._sessions.pop(session, None)
                         await stream.send_all(b"bye as you like\n")
@@ -92,6 +98,20 @@ class LookupServer:
             if len(rest) > MAX_LINE:
                 return
 
-    def _look_up(self, word: str) -> bytes:
+    def _look_up(self, word: str) -> str:
         meaning = self._meanings.get(word)
-        return b"not\n" if meaning is None else f"is {meaning}\n".encode()
+        return "not" if meaning is None else f"is {meaning}"
+
+
+class _Session:
+    """One session, to whose client two tasks may have something to say."""
+
+    def __init__(self, stream: trio.SocketStream, life: trio.CancelScope) -> None:
+        self.life = life
+        self._stream = stream
+        self._turn = trio.Lock()
+
+    async def say(self, line: str) -> None:
+        """Say a line, after what is being said."""
+        async with self._turn:
+            await self._stream.send_all(line.encode() + b"\n")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -14,6 +14,7 @@ import trio
 
 from trio_reactor.errors import Lost, Overflow, Refused
 from trio_reactor.renewal import Cleanup, OpenFailed, Predecessor, SourceOpener
+from trio_reactor.renewal.source import GoingAway
 
 __all__ = ["LookupSource", "lookup_source"]
 
@@ -59,7 +60,7 @@ def lookup_source(host: str, port: int, *, goodbye: float = 1.0) -> SourceOpener
 
 # --8<-- [start:source]
 class LookupSource:
-    """One session; implements `Mortal`, and is borrowed to look words up."""
+    """One session; implements `Mortal` and `Announcing`, and is borrowed to look words up."""
 
     id: str
     lifetime: float
@@ -69,6 +70,8 @@ class LookupSource:
         self._say, self._said = trio.open_memory_channel[bytes](MAX_ASKED + 1)
         self._asked: deque[trio.MemorySendChannel[list[str]]] = deque()
         self._ended, self._cause = trio.Event(), Lost("the server said goodbye")
+        self._ends_at: float | None = None
+        self._tell: Callable[[GoingAway], None] | None = None
         self._confirmed = self._closed = False
         self._cleanup: Cleanup | None = None
 
@@ -131,6 +134,9 @@ class LookupSource:
                     if verdict == "bye":
                         self._confirmed = True
                         return
+                    if verdict == "ends":
+                        self._announced(words[0])
+                        continue
                     self._asked.popleft().send_nowait([verdict, *words])
                 if len(rest) > MAX_LINE:
                     break
@@ -143,7 +149,23 @@ class LookupSource:
             for answer in self._asked:
                 answer.close()
 
+    def _announced(self, seconds: str) -> None:
+        if not SECONDS.fullmatch(seconds):
+            raise ValueError(seconds)
+        self._ends_at = trio.current_time() + float(seconds)
+        if self._tell is not None:
+            self._tell(GoingAway(float(seconds)))
+
     # --8<-- [end:tasks]
+
+    # --8<-- [start:announce]
+    def announce_to(self, tell: Callable[[GoingAway], None]) -> None:
+        """Tell of an end that the server announces; at once, if it has done so already."""
+        self._tell = tell
+        if self._ends_at is not None:
+            tell(GoingAway(self._ends_at - trio.current_time()))
+
+    # --8<-- [end:announce]
 
     # --8<-- [start:end]
     async def wait_lost(self) -> None:

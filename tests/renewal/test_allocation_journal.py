@@ -18,9 +18,11 @@ import trio
 from trio.testing import assert_checkpoints
 
 from trio_reactor.errors import Closed, Overflow
+from trio_reactor.renewal import Cleanup, Predecessor, RenewalOptions, Source, open_renewal
 from trio_reactor.renewal.allocation import (
     AllocationJournal,
     AllocationRecord,
+    Allocations,
     JournalBusy,
     JournalError,
     JournalFailed,
@@ -151,6 +153,203 @@ async def test_a_transaction_that_has_begun_is_finished_whoever_is_cancelled(
         scope.cancel()
         go_on.set()
         assert await journal.load() == (ONE,)
+
+
+# --------------------------------------------------------------------------- a disk that hangs
+
+
+class Disk:
+    """Holds up the thread that does one thing to the journal, until it is told to go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+        self.reached, self.returned = trio.Event(), trio.Event()
+        self._go_on = threading.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        self._work = getattr(journal_module, what)
+        monkeypatch.setattr(journal_module, what, self._held)
+
+    def go_on(self) -> None:
+        self._go_on.set()
+
+    def _held(self, *args: object) -> object:
+        self._token.run_sync_soon(self.reached.set)
+        try:
+            assert self._go_on.wait(60)
+            return self._work(*args)
+        finally:
+            self._token.run_sync_soon(self.returned.set)
+
+
+async def until_it_can_be_opened(path: Path) -> None:
+    """A thread closes the file right after it came back; what it did then is not told."""
+    with trio.fail_after(30):
+        while True:
+            try:
+                async with open_journal(path):
+                    return
+            except JournalBusy:
+                await trio.sleep(0.01)
+
+
+@pytest.mark.parametrize("what", ["_opened", "_take"], ids=["before it is open", "as it is read"])
+@pytest.mark.parametrize("how", ["its own budget", "a cancellation"])
+async def test_a_disk_that_hangs_does_not_hang_who_opens(
+    path: Path, monkeypatch: pytest.MonkeyPatch, what: str, how: str
+) -> None:
+    await fill(path)
+    disk = Disk(monkeypatch, what)
+    began = trio.current_time()
+    if how == "its own budget":
+        with pytest.raises(JournalFailed, match=r"was not opened within 0\.2 s") as caught:
+            async with open_journal(path, timeout=0.2):
+                pytest.fail("opened")
+        assert (caught.value.outcome, caught.value.path) == ("not-submitted", str(path))
+    else:
+        with trio.move_on_after(0.2) as scope:
+            async with open_journal(path):
+                pytest.fail("opened")
+        assert scope.cancelled_caught
+    assert trio.current_time() - began < 9, "the thread still waits for the disk"
+    assert disk.reached.is_set()
+    assert not disk.returned.is_set()
+    disk.go_on()
+    await disk.returned.wait()
+    monkeypatch.undo()
+    await until_it_can_be_opened(path)  # what came back late was closed
+
+
+async def test_a_disk_that_hangs_while_it_is_read_hangs_nobody_and_the_journal_is_over(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = trio.current_time()
+    async with open_journal(path) as journal:
+        await journal.put(ONE)
+        disk = Disk(monkeypatch, "_load")
+        with trio.move_on_after(0.2) as scope:
+            await journal.load()
+        assert scope.cancelled_caught
+        for use in (journal.load(), journal.put(TWO), journal.forget("one")):
+            with pytest.raises(JournalFailed, match="did not answer, and is used no more"):
+                await use
+    assert trio.current_time() - began < 9
+    assert not disk.returned.is_set()
+    with pytest.raises(JournalBusy):
+        async with open_journal(path):
+            pytest.fail("opened beside the thread that has it")
+    disk.go_on()
+    await disk.returned.wait()
+    monkeypatch.undo()
+    await until_it_can_be_opened(path)
+    async with open_journal(path) as journal:
+        assert await journal.load() == (ONE,)
+
+
+async def test_a_renewal_does_not_hang_on_a_journal_whose_disk_does(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def terminate(_: AllocationRecord) -> Cleanup:
+        await trio.lowlevel.checkpoint()
+        pytest.fail("terminated")
+
+    @asynccontextmanager
+    async def opener(_: Predecessor) -> AsyncGenerator[Source]:
+        await trio.lowlevel.checkpoint()
+        pytest.fail("opened")
+        yield
+
+    began = trio.current_time()
+    async with open_journal(path) as journal:
+        disk = Disk(monkeypatch, "_load")
+        allocations = Allocations(journal=journal, terminate=terminate)
+        options = RenewalOptions(open_timeout=0.3)
+        with pytest.raises(JournalFailed, match=r"was not read within 0\.3 s"):
+            async with open_renewal(opener, allocations=allocations, options=options):
+                pytest.fail("opened")
+    assert trio.current_time() - began < 9
+    assert not disk.returned.is_set()
+    disk.go_on()
+    await disk.returned.wait()
+    monkeypatch.undo()
+    await until_it_can_be_opened(path)
+
+
+async def test_a_change_that_hangs_is_waited_for_within_its_budget_also_by_who_is_cancelled(
+    path: Path, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+) -> None:
+    async with open_journal(path, timeout=1.0) as journal:
+        disk = Disk(monkeypatch, "_put")
+        began = trio.current_time()
+        with trio.CancelScope() as scope:
+
+            async def cancel() -> None:
+                await disk.reached.wait()
+                scope.cancel()
+
+            nursery.start_soon(cancel)
+            with pytest.raises(JournalFailed) as caught:
+                await journal.put(ONE)
+        assert scope.cancel_called
+        assert "was not changed within 1.0 s" in str(caught.value)
+        assert caught.value.outcome == "unknown"
+        assert trio.current_time() - began >= 0.9, "who is cancelled waits too"
+    disk.go_on()
+    await disk.returned.wait()
+    monkeypatch.undo()
+    await until_it_can_be_opened(path)
+    async with open_journal(path) as journal:
+        assert await journal.load() == (ONE,), "what was begun was finished, late"
+
+
+async def test_what_waits_behind_a_change_that_hangs_was_not_submitted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[str] = []
+    async with open_journal(path, timeout=0.3) as journal:
+        disk = Disk(monkeypatch, "_put")
+
+        async def write(record: AllocationRecord) -> None:
+            with pytest.raises(JournalFailed) as caught:
+                await journal.put(record)
+            outcomes.append(caught.value.outcome)
+
+        async with trio.open_nursery() as writers:
+            writers.start_soon(write, ONE)
+            await disk.reached.wait()
+            writers.start_soon(write, TWO)
+    assert sorted(outcomes) == ["not-submitted", "unknown"]
+    disk.go_on()
+    await disk.returned.wait()
+    monkeypatch.undo()
+    await until_it_can_be_opened(path)
+    async with open_journal(path) as journal:
+        assert await journal.load() == (ONE,)
+
+
+async def test_a_close_that_hangs_is_left_to_its_thread(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = threading.Event()
+    async with open_journal(path, timeout=0.2) as journal:
+        connection = journal._writer.file
+        assert connection is not None
+
+        class Slow:
+            def close(self) -> None:
+                assert go_on.wait(60)
+                connection.close()
+
+        monkeypatch.setattr(journal._writer, "file", Slow())
+    assert "was not closed within 0.2 s" in caplog.text
+    go_on.set()
+    await until_it_can_be_opened(path)
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), float("inf"), True])
+async def test_a_timeout_that_is_no_time_is_refused(path: Path, timeout: float) -> None:
+    with pytest.raises(ValueError, match="timeout: seconds"):
+        async with open_journal(path, timeout=timeout):
+            pytest.fail("opened")
+    assert not contents(path.parent)
 
 
 async def test_a_closed_one_says_so(path: Path) -> None:
@@ -343,7 +542,8 @@ async def test_one_that_may_only_be_read_is_refused_by_its_name() -> None:
 async def test_a_disk_that_is_full_fails_the_write_and_not_the_journal(path: Path) -> None:
     async with open_journal(path) as journal:
         await journal.put(ONE)
-        connection = journal._connection
+        connection = journal._writer.file
+        assert connection is not None
         connection.execute("PRAGMA max_page_count = 3")
         large = AllocationRecord("large", "renewal", 3.0, "s", "x" * 50_000)
         with pytest.raises(JournalFailed, match=str(path)) as caught:

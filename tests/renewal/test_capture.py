@@ -57,7 +57,7 @@ class Text(str):
         ({"scene": -(2**63) - 1}, r"payload\.scene: an integer of more than 64 bits"),
         ({"scene": 10**10_000}, r"payload\.scene: an integer of more than 64 bits"),
         ({"scene": "\ud800"}, r"payload\.scene: text that is not Unicode"),
-        ({"scene": {1: "x"}}, r"payload\.scene: a key is of type int, not text"),
+        ({"scene": {1: "x"}}, r"payload\.scene: a key is an int, not text"),
         (["x"], r"payload: a list is not a dict"),
     ],
 )

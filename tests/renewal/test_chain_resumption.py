@@ -113,6 +113,7 @@ async def test_a_refused_resumption_is_discarded_and_one_fresh_open_gets_the_con
 
     given, opener = noting(stage, refuses)
     async with stage.open(opener, context=lambda: "so far") as renewal:
+        await trio.sleep(2)  # one that dies as it opens is followed after a pause, whatever it left
         died = trio.current_time()
         stage.provider.newest.die()
         await until(lambda: len(stage.said(OnAir)) == 2)
@@ -127,6 +128,30 @@ async def test_a_refused_resumption_is_discarded_and_one_fresh_open_gets_the_con
     report = renewal.report
     assert report is not None
     assert (report.total, report.complete) == (3, True)
+
+
+async def test_after_a_source_that_died_as_it_opened_the_first_open_waits_and_not_the_fresh_one(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(
+        lifetime=None,
+        resumable=True,
+        renewal={"stable_after": 0.0, "first_pause": 3.0, "pause_jitter": 0.0},
+    )
+    begun: list[float] = []
+
+    def refuses(predecessor: Predecessor) -> Exception | None:
+        begun.append(trio.current_time())
+        resumed = predecessor.resumption is not None
+        return OpenFailed("it is forgotten", resumption_refused=True) if resumed else None
+
+    given, opener = noting(stage, refuses)
+    async with stage.open(opener, context=lambda: "so far"):
+        died = trio.current_time()
+        stage.provider.newest.die()
+        await until(lambda: len(stage.said(OnAir)) == 2)
+    assert legacies(given)[1:] == [("loss", "after-1", None), ("loss", None, "so far")]
+    assert begun[1:] == [pytest.approx(died + 3.0), pytest.approx(died + 3.0)]
 
 
 async def test_a_fresh_open_that_fails_counts_and_the_handle_is_not_offered_again(
@@ -180,7 +205,7 @@ async def test_a_refusal_of_the_resumption_does_not_hide_a_defect(autojump_clock
 
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: {"a": [1, (2,)]}, r"context\.a\[1\]: a tuple is not JSON"),
-    (lambda: {1: 2}, "context: a key is of type int, not text"),
+    (lambda: {1: 2}, "context: a key is an int, not text"),
     (lambda: float("nan"), "context: nan is not JSON"),
     (lambda: 2**64, "more than 64 bits"),
     (lambda: "x" * 100, "context: larger than 100 bytes"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from trio_reactor.renewal.source import (
     ClipUpdated,
     Commit,
     EventSink,
+    GoingAway,
     Media,
     MediaLosses,
     MediaSink,
@@ -40,6 +41,8 @@ class Good:
     def __init__(self, rig: MutantRig, inner: ReconnectableSource) -> None:
         self.rig = rig
         self.inner = inner
+        self.announced: list[GoingAway] = []
+        inner.on_going_away.append(self.announced.append)
 
     @property
     def id(self) -> Any:
@@ -59,6 +62,11 @@ class Good:
 
     def wait_lost(self) -> Awaitable[None]:
         return self.inner.wait_lost()
+
+    def announce_to(self, tell: Callable[[GoingAway], None], /) -> Any:
+        for notice in self.announced:
+            tell(notice)
+        self.inner.on_going_away.append(tell)
 
     async def close(self) -> Any:
         return await self.inner.close()
@@ -102,6 +110,7 @@ class Good:
 
 class MutantRig(SimulationRig):
     name = "the mutant"
+    capabilities = SimulationRig.capabilities | {"announcing"}
     secrets = ("sesame",)
     source: type[Good] = Good
 
@@ -112,6 +121,9 @@ class MutantRig(SimulationRig):
 
     def allocated(self) -> int:
         return super().allocated() + self.left_behind
+
+    async def announce_end(self, source: Source, seconds: float, /) -> None:
+        self._live(source).go_away(seconds)
 
     async def fall_silent(self) -> None:
         self.silent = True
@@ -343,6 +355,37 @@ class Telling(Good):
         if self.asked > 1:
             await trio.sleep_forever()
         await self.inner.wait_lost()
+
+
+class Tightlipped(Good):
+    """Keeps to itself what it hears of its end, but for what it has heard already."""
+
+    def announce_to(self, tell: Callable[[GoingAway], None], /) -> None:
+        for notice in self.announced:
+            tell(notice)
+
+
+class Gloomy(Good):
+    """Announces an end that is none."""
+
+    def announce_to(self, tell: Callable[[GoingAway], None], /) -> None:
+        super().announce_to(tell)
+        if not self.announced:
+            tell(GoingAway(20.0))
+
+
+class Dated(Good):
+    """Announces when it ends, and not in how many seconds."""
+
+    def announce_to(self, tell: Callable[[GoingAway], None], /) -> None:
+        super().announce_to(lambda notice: tell(GoingAway(1_790_000_000.0 + notice.expires_in)))
+
+
+class Unprepared(Good):
+    """Forgets what it heard of its end before somebody listened."""
+
+    def announce_to(self, tell: Callable[[GoingAway], None], /) -> None:
+        self.inner.on_going_away.append(tell)
 
 
 class Dead(Good):
@@ -819,6 +862,8 @@ MUTANTS: dict[str, type[MutantRig | Good]] = {
     "as long as it is left alone it does not end, and who stops waiting ends nothing": Nervous,
     "its own end is told to everyone who waits for it, or comes later": Telling,
     "after its own end it is closed as ever, and leaves evidence": Dead,
+    "an end that the other side announces is told, and no other": Tightlipped,
+    "an end that was announced before somebody listened is told at once": Unprepared,
     "a new one has no clips, and does not play what is ready until it is told to": Eager,
     "what it tells of a clip comes in order: it waits, it starts, it is over": Reviving,
     "a clip that is on air is in the state, and playing": Secretive,
@@ -960,6 +1005,8 @@ async def test_a_mutant_is_found_by_the_case_that_names_its_rule(
 
 
 OTHERS: list[tuple[str, type[MutantRig | Good]]] = [
+    ("an end that the other side announces is told, and no other", Gloomy),
+    ("an end that the other side announces is told, and no other", Dated),
     ("the position of a request is passed on as it is, or the request is refused", Grumbling),
     ("what has ended, or never was, is not adopted: OpenFailed, and nothing is left", Shrugging),
     ("what was left behind is adopted as it was, and nothing is allocated beside it", Rejuvenated),

@@ -359,6 +359,28 @@ async def test_a_defect_under_a_piece_is_terminal_and_what_is_held_is_counted(
         await renewal.send_input(b"1")
 
 
+async def test_what_a_failure_loses_names_the_source_it_was_being_sent_to_and_not_the_one_on_air(
+    autojump_clock: object,
+) -> None:
+    studio = Studio(taking=20.0)
+    channel = EventChannel()
+    with channel.subscribe(InputLost) as events:
+        with pytest.raises(ValueError, match="a bug"):
+            async with open_renewal(studio, options=options(), events=channel) as renewal:
+                await send(renewal, 1, 3)
+                await renewal.renew("settings")
+                assert renewal.state.on_air is not None
+                assert renewal.state.on_air.source.id == "line-2"
+                studio.newest.lose(ValueError("a bug"))
+                await trio.sleep_forever()
+        channel.end()
+        told = [each.event async for each in events]
+    assert [
+        (None if each.source is None else each.source.id, each.pieces, each.why) for each in told
+    ] == [("line-1", 1, "source-lost"), (None, 2, "no-source")]
+    assert renewal.statistics().input.lost_pieces == 3
+
+
 async def test_at_close_what_is_held_is_still_sent(autojump_clock: object) -> None:
     studio = Studio(taking=2.0)
     async with open_renewal(studio, options=options()) as renewal:

@@ -56,8 +56,8 @@ class Words(str):
     [
         ({"a": [1, {"b": (1,)}]}, r"^it\.a\[1\]\.b: a tuple is not JSON$"),
         ([{1}], r"^it\[0\]: a set is not JSON$"),
-        ({"a": {1: 2}}, r"^it\.a: a key is of type int, not text$"),
-        ({Words("a"): 2}, "^it: a key is of type Words, not text$"),
+        ({"a": {1: 2}}, r"^it\.a: a key is an int, not text$"),
+        ({Words("a"): 2}, "^it: a key is a Words, not text$"),
         (Words("a"), "^it: a Words is not JSON$"),
         ([b"a"], r"^it\[0\]: a bytes is not JSON$"),
         ([float("nan")], r"^it\[0\]: nan is not JSON$"),
@@ -65,7 +65,7 @@ class Words(str):
         (MAX_INTEGER + 1, "^it: an integer of more than 64 bits$"),
         (MIN_INTEGER - 1, "^it: an integer of more than 64 bits$"),
         ({"\ud800": 1}, "^it: text that is not Unicode$"),
-        (object(), "^it: a object is not JSON$"),
+        (object(), "^it: an object is not JSON$"),
     ],
     ids=lambda given: given if isinstance(given, str) else type(given).__name__,
 )

@@ -1,4 +1,4 @@
-"""What went wrong at the edges: stuck journals, what fails while it ends."""
+"""What went wrong at the edges: stuck journals, sources that die at once, failures meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 import trio
-from chain_stage import Stage
+from chain_stage import Stage, until
 
 from trio_reactor.renewal import Cleanup, ClipRequest, RenewalOptions
 from trio_reactor.renewal.allocation import AllocationRecord, Allocations, JournalFailed
@@ -72,6 +72,34 @@ async def test_several_records_that_could_not_be_deleted_are_one_error_with_all_
     why = caught.value.__cause__
     assert isinstance(why, ExceptionGroup)
     assert sorted(str(each) for each in why.exceptions) == [f"key {n} stays" for n in range(3)]
+
+
+# -------------------------------------------------------------------------- sources that die early
+
+
+async def test_sources_that_die_at_once_are_followed_after_a_pause_even_if_they_are_good(
+    autojump_clock: object,
+) -> None:
+    stage = Stage(
+        lifetime=None,
+        renewal={"stable_after": 0.0, "first_pause": 2.0, "pause_jitter": 0.0},
+    )
+    async with stage.open() as renewal:
+        for _ in range(3):
+            opened = stage.provider.opened
+            died = trio.current_time()
+            stage.provider.newest.die()
+            await until(
+                lambda before=opened: (
+                    stage.provider.opened > before and renewal.state.on_air is not None
+                )
+            )
+            assert trio.current_time() - died >= 2.0
+        await trio.sleep(2.0)
+        died = trio.current_time()
+        stage.provider.newest.die()
+        await trio.sleep(1.0)
+        assert renewal.state.on_air is not None, "one that has lived is followed at once"
 
 
 # --------------------------------------------------------------------------------- a dispatch's end

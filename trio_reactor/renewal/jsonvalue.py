@@ -13,6 +13,8 @@ from typing import Final, TypeAlias, cast, final
 
 import msgspec
 
+from trio_reactor.wording import a_kind
+
 __all__ = ["MAX_DEPTH", "MAX_INTEGER", "MIN_INTEGER", "Json", "NotJson", "copy_json"]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -99,7 +101,7 @@ class _Copy:
                 raise _Fault(f"{real} is not JSON")
             self._spend(len(_encoded(real)))
             return real
-        raise _Fault(f"a {kind.__qualname__} is not JSON")
+        raise _Fault(f"{a_kind(value)} is not JSON")
 
     def _list(self, value: list[object], depth: int) -> list[Json]:
         if depth == 0:
@@ -121,7 +123,7 @@ class _Copy:
         copied: dict[str, Json] = {}
         for key, each in value.items():
             if type(key) is not str:
-                raise _Fault(f"a key is of type {type(key).__qualname__}, not text")
+                raise _Fault(f"a key is {a_kind(key)}, not text")
             self._spend_text(key)
             try:
                 copied[key] = self.copy(each, depth - 1)

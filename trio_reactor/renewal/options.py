@@ -85,7 +85,8 @@ class RenewalOptions(BaseModel):
     stable_after: _Duration = 30.0
     """Seconds after which a source counts as a good one: lost before, it counts as failed; beyond,
     it begins the count anew.  A source that is not meant to live that long is a good one once its
-    successor is due."""
+    successor is due.  One that was lost within `first_pause` is followed after a pause, also where
+    it counts as good."""
 
     max_frames: _Count = 96
     """Pictures that may be queued for the reader."""

@@ -13,7 +13,7 @@ be lost.  What does not fit is refused.  So of every byte it is known exactly wh
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, TypeAlias, cast, final
+from typing import Final, NamedTuple, TypeAlias, cast, final
 
 import trio
 
@@ -55,7 +55,7 @@ class Upstream:
         self._borrowing = borrowing
         self._pieces: deque[bytes] = deque()
         """Accepted, and not begun to be sent."""
-        self._under_way: bytes | None = None
+        self._under_way: _UnderWay | None = None
         self._held = 0
         """Bytes of all these."""
         self._delivered = _Account()
@@ -67,7 +67,7 @@ class Upstream:
     def statistics(self) -> InputStatistics:
         """What became of what was given."""
         return InputStatistics(
-            held_pieces=len(self._pieces) + (self._under_way is not None),
+            held_pieces=len(self._pieces) + self._is_sending,
             held_bytes=self._held,
             delivered_pieces=self._delivered.pieces,
             delivered_bytes=self._delivered.bytes,
@@ -98,7 +98,7 @@ class Upstream:
             )
         if not piece:
             return
-        if len(self._pieces) + (self._under_way is not None) >= MAX_INPUT_PIECES:
+        if len(self._pieces) + self._is_sending >= MAX_INPUT_PIECES:
             self._refused.add(1, size)
             raise InputOverflow(
                 f"{self._owner.name}: {MAX_INPUT_PIECES} pieces are held", bytes=size
@@ -121,6 +121,11 @@ class Upstream:
         if self._more is not None and (self._pieces or self._over):
             self._more.set()
             self._more = None
+
+    @property
+    def _is_sending(self) -> bool:
+        """Whether a piece is under way, and not yet said to be delivered or lost."""
+        return self._under_way is not None
 
     @property
     def _over(self) -> bool:
@@ -156,8 +161,8 @@ class Upstream:
             if borrow.slot is None:
                 self._lose_held(None, "no-source")
         finally:
-            if self._under_way is not None:
-                self._lose_under_way(borrow.slot, "source-lost")
+            if self._is_sending:
+                self._lose_under_way("source-lost")
 
     async def _give(self, borrow: Borrow[Source]) -> None:
         chain, slot = self._chain, borrow.slot
@@ -167,7 +172,8 @@ class Upstream:
             self._lose_held(slot, "not-taken")
             return
         while self._pieces and borrow.whole and chain.on_air is slot:
-            self._under_way = piece = self._pieces.popleft()
+            piece = self._pieces.popleft()
+            self._under_way = _UnderWay(piece, slot)
             failure: Exception | None = None
             deadline = chain.world.clock() + chain.options.reply_timeout
             budget = trio.CancelScope(deadline=deadline)
@@ -181,34 +187,35 @@ class Upstream:
                 failure = raised
             if budget.cancelled_caught:
                 failure = TimedOut("input was not taken in time", outcome="unknown")
-            if self._under_way is not piece:
+            if not self._is_sending:
                 return  # the renewal has failed meanwhile, and the piece was said to be lost
             if failure is None:
-                self._settle(self._delivered, piece)
+                self._settle(self._delivered)
             elif is_refusal(failure):
-                self._lose_under_way(slot, "refused")
+                self._lose_under_way("refused")
             else:
                 # Nobody knows whether it arrived: what follows it would come after a gap, or twice.
-                self._lose_under_way(slot, "source-lost")
+                self._lose_under_way("source-lost")
                 chain.hearing.lost(slot, "outcome-unknown", failure)
 
     def _lose_all(self) -> None:
         """Say what was lost when the renewal has failed: it says nothing any more after that."""
-        if self._under_way is not None:
-            self._lose_under_way(self._chain.on_air, "source-lost")
+        if self._is_sending:
+            self._lose_under_way("source-lost")
         self._lose_held(None, "no-source")
 
-    def _settle(self, account: _Account, piece: bytes) -> None:
+    def _settle(self, account: _Account) -> _UnderWay:
         """What is under way has come to this."""
-        self._under_way = None
-        self._held -= len(piece)
-        account.add(1, len(piece))
+        settled, self._under_way = self._under_way, None
+        assert settled is not None  # noqa: S101 - the caller saw it
+        size = len(settled.piece)
+        self._held -= size
+        account.add(1, size)
+        return settled
 
-    def _lose_under_way(self, slot: Slot | None, why: InputLossReason) -> None:
-        piece = self._under_way
-        assert piece is not None  # noqa: S101 - the caller saw it
-        self._settle(self._lost, piece)
-        self._chain.announce.input_lost(slot, 1, len(piece), why)
+    def _lose_under_way(self, why: InputLossReason) -> None:
+        lost = self._settle(self._lost)
+        self._chain.announce.input_lost(lost.slot, 1, len(lost.piece), why)
 
     def _lose_held(self, slot: Slot | None, why: InputLossReason) -> None:
         """Give up what has not begun to be sent."""
@@ -225,6 +232,13 @@ def _captured(data: Bytes) -> bytes:
     if not isinstance(cast("object", data), bytes | bytearray | memoryview):
         raise TypeError(f"a piece of input is bytes, not {a_kind(data)}")
     return bytes(data)
+
+
+class _UnderWay(NamedTuple):
+    """A piece that was begun to be sent, and where to: which may be off the air by now."""
+
+    piece: bytes
+    slot: Slot
 
 
 @final

@@ -4,14 +4,17 @@ Only one process uses a file at a time.  The lock is the operating system's and 
 process, however that ends; a transaction that was cut short is undone by whoever opens the file
 next.  So a crash leaves nothing to be cleared away by hand.
 
-SQLite blocks, so every transaction runs in a worker thread, one after the other.  A transaction
-that has begun is finished, also if the task that wants it is cancelled meanwhile: it is then known
-what is recorded.
+SQLite blocks, so every transaction runs in a worker thread, one after the other.  A change that has
+begun is finished, also if the task that wants it is cancelled meanwhile: it is then known what is
+recorded.  That is waited for within a budget only, because a thread that a disk holds up cannot be
+interrupted: it is left alone then, the journal takes nothing more, and the thread closes the file
+when it comes back.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -27,13 +30,17 @@ from trio_reactor.fence import Fence
 from trio_reactor.renewal.jsonvalue import Json
 
 from .records import AllocationRecord, JournalBusy, JournalError, JournalFailed, JournalUnusable
+from .writer import FileWriter
 
-__all__ = ["DEFAULT_MAX_RECORDS", "SqliteJournal", "open_journal"]
+__all__ = ["DEFAULT_MAX_RECORDS", "DEFAULT_TIMEOUT", "SqliteJournal", "open_journal"]
 
 T = TypeVar("T")
 
 DEFAULT_MAX_RECORDS: Final = 1024
 """How many records a journal has room for, unless told otherwise."""
+
+DEFAULT_TIMEOUT: Final = 10.0
+"""How long a journal waits for its disk, in seconds, unless told otherwise."""
 
 APPLICATION: Final = 0x54524A31
 """What marks a file as a journal of this kind, in the header of every SQLite file."""
@@ -87,32 +94,43 @@ _SCHEMA: Final = f"""
 
 @asynccontextmanager
 async def open_journal(
-    path: str | os.PathLike[str], *, max_records: int = DEFAULT_MAX_RECORDS, inline: bool = False
+    path: str | os.PathLike[str],
+    *,
+    max_records: int = DEFAULT_MAX_RECORDS,
+    timeout: float = DEFAULT_TIMEOUT,
+    inline: bool = False,
 ) -> AsyncGenerator[SqliteJournal]:
     """Open the journal in a file, which is made if it is not there, and keep it to this process.
 
     Args:
         path: Where it is; on a local disk, because locks of network file systems cannot be trusted.
         max_records: How many records it has room for; one more is refused with `Overflow`.
+        timeout: Seconds that opening, reading, a change and closing may take, each.  What takes
+            longer is left to its thread, which closes the file when it comes back; until then the
+            file stays locked, also for this process.
         inline: Whether transactions run in the calling task rather than in a thread: on a virtual
-            clock, which does not wait for threads.
+            clock, which does not wait for threads; there `timeout` means nothing.
+
+    Cancelled while it opens, it leaves at once.
 
     Raises:
         JournalBusy: Another process has it open, or this one has.
         JournalUnusable: The file is foreign, newer, damaged or read-only; nothing in it changed.
-        JournalFailed: It could not be opened.
-        ValueError: If `max_records` is not at least 1.
+        JournalFailed: It could not be opened, or not in time.
+        ValueError: If `max_records` is not at least 1, or `timeout` is no number of seconds.
     """
     if isinstance(max_records, bool) or max_records < 1:
         raise ValueError(f"max_records: at least 1, not {max_records!r}")
+    if isinstance(timeout, bool) or not 0 < timeout < math.inf:
+        raise ValueError(f"timeout: seconds, more than 0, not {timeout!r}")
     name = os.fspath(path)
-    writer = _Writer(inline=inline)
-    connection = await writer.run(partial(_opened, name))
-    journal = SqliteJournal(name, connection, writer, max_records)
+    writer = FileWriter[_Database](name, timeout, inline=inline)
+    await writer.open(partial(_opened, name))
+    journal = SqliteJournal(name, writer, max_records)
     try:
         yield journal
     finally:
-        with trio.CancelScope(shield=True):
+        with trio.CancelScope(shield=True):  # within the writer's own budget
             await journal.aclose()
 
 
@@ -120,12 +138,14 @@ async def open_journal(
 class SqliteJournal:
     """A journal in a file; implements `AllocationJournal`.  Made by `open_journal`.
 
-    Cancelled before its transaction has begun, a method changes nothing; after that it is finished.
+    Cancelled before its transaction has begun, a method changes nothing; after that it is finished,
+    within the journal's `timeout`.  Reading can be cancelled at any time.  A thread that was left
+    alone in a transaction is the last to use the file: after that every method raises
+    `JournalFailed`.
     """
 
-    def __init__(self, path: str, connection: _Database, writer: _Writer, max_records: int) -> None:
+    def __init__(self, path: str, writer: FileWriter[_Database], max_records: int) -> None:
         self.path = path
-        self._connection = connection
         self._writer = writer
         self._max_records = max_records
         self._claimed_by: str | None = None
@@ -149,41 +169,41 @@ class SqliteJournal:
 
     async def load(self) -> tuple[AllocationRecord, ...]:
         """Everything that is recorded, in the order in which it was intended."""
-        return await self._run(partial(_load, self.path, self._connection))
+        return await self._run(partial(_load, self.path), finish=False)
 
     async def put(self, record: AllocationRecord, /) -> None:
         """Record it, in the place of the one with the same key if there is one.
 
         Raises:
-            JournalFailed: It could not be written.
+            JournalFailed: It could not be written, or not in time.
             Overflow: There is no room for one more.
         """
-        await self._run(partial(_put, self._connection, record, self._max_records))
+        await self._run(lambda connection: _put(connection, record, self._max_records))
 
     async def forget(self, key: str, /) -> None:
         """Delete the record with this key, if there is one."""
-        await self._run(partial(_forget, self._connection, key))
+        await self._run(lambda connection: _forget(connection, key))
 
     async def aclose(self) -> None:
-        """Close the file.  Idempotent."""
+        """Close the file, or have the thread close it that uses it.  Idempotent."""
         if self._closed.mark("it was closed"):
-            await self._writer.run(self._connection.close)
+            await self._writer.close()
             self._closed.announce()
         else:
             await trio.lowlevel.checkpoint()
 
-    async def _run(self, transaction: Callable[[], T]) -> T:
+    async def _run(self, transaction: Callable[[_Database], T], *, finish: bool = True) -> T:
         if self._closed.is_set:
             raise Closed(f"the journal {self.path} is closed")
 
-        def run() -> T:
+        def run(connection: _Database) -> T:
             # It may have been closed while this waited for its turn.
             if self._closed.is_set:
                 raise Closed(f"the journal {self.path} is closed")
-            return transaction()
+            return transaction(connection)
 
         try:
-            return await self._writer.run(run)
+            return await self._writer.run(run, finish=finish)
         except apsw.Error as failure:
             raise JournalFailed(
                 f"{self.path}: the journal could not be used: {type(failure).__name__}",
@@ -191,22 +211,6 @@ class SqliteJournal:
                 outcome="unknown",
                 detail=str(failure),
             ) from failure
-
-
-@final
-class _Writer:
-    """Runs one transaction at a time, in the order in which they were asked for."""
-
-    def __init__(self, *, inline: bool) -> None:
-        self._inline = inline
-        self._turn = trio.CapacityLimiter(1)
-
-    async def run(self, transaction: Callable[[], T]) -> T:
-        """Run it; once begun, it is finished.  Always a checkpoint, before it begins."""
-        if self._inline:
-            await trio.lowlevel.checkpoint()
-            return transaction()
-        return await trio.to_thread.run_sync(transaction, limiter=self._turn)
 
 
 # ------------------------------------------------------------------------- in the writer's thread

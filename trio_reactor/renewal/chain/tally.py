@@ -70,6 +70,9 @@ class FailureTally:
         """Count a source that ended, if it was not a good one and nobody wanted it to."""
         count = self._count.ended(now, stable_at=span.stable_at, wanted=wanted)
         self._counted(count, now, failure)
+        early = not wanted and now < span.early_until
+        if early and (self.retry_at is None or self.retry_at <= now):
+            self.retry_at = now + pause(1, self._options, self._random)
 
     def failure(self) -> SourcesExhausted:
         """What ends the chain."""

@@ -80,6 +80,11 @@ class Guarded:
         """End what was left behind; what that raises is the adapter's."""
         return await self._rig.terminate(record)
 
+    async def announce_end(self, source: Source, seconds: float, /) -> None:
+        """Have the end of a session announced."""
+        with self._doing("announce_end"):
+            await self._rig.announce_end(source, seconds)
+
     async def break_connection(self, source: Source, /) -> None:
         """Break the connection of a source."""
         with self._doing("break_connection"):

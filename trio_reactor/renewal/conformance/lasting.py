@@ -8,16 +8,28 @@ import trio
 
 from trio_reactor.renewal.errors import refusal
 from trio_reactor.renewal.evidence import Cleanup
-from trio_reactor.renewal.source import Exclusive, Mortal, Predecessor, Resumable, Source
+from trio_reactor.renewal.policy.lifespan import notice_fault
+from trio_reactor.renewal.source import (
+    Announcing,
+    Exclusive,
+    GoingAway,
+    Mortal,
+    Predecessor,
+    Resumable,
+    Source,
+)
 
 from .case import Register
 from .trial import Trial
 
-__all__ = ["EXCLUSIVE", "MORTAL", "RESUMABLE"]
+__all__ = ["ANNOUNCING", "EXCLUSIVE", "MORTAL", "RESUMABLE"]
 
 EXCLUSIVE: Final = Register("exclusive")
 RESUMABLE: Final = Register("resumable")
 MORTAL: Final = Register("mortal")
+ANNOUNCING: Final = Register("announcing")
+
+_ROUNDING: Final = 0.001
 
 
 @EXCLUSIVE.case("whether it is exclusive is True or False, and stays the same")
@@ -142,3 +154,57 @@ async def _closed_after(trial: Trial) -> None:
             cleanup = cast("object", await source.close())
         trial.require(isinstance(cleanup, Cleanup), f"returned {cleanup!r} when it was closed")
     await trial.until_allocated(0, "after its own end")
+
+
+def _listen(trial: Trial, source: Source) -> list[object]:
+    """Have a source announce its end; returns where what it announces will be."""
+    if not isinstance(source, Announcing):
+        trial.fail("is not Announcing")
+    told: list[object] = []
+    given = cast("object", source.announce_to(told.append))
+    trial.require(given is None, f"returned {given!r} when asked to announce its end")
+    return told
+
+
+def _sooner(trial: Trial, source: Source) -> float:
+    """Seconds until an end that comes sooner than a source has said, and later than a case."""
+    longest = 4 * trial.rig.patience
+    return longest if source.lifetime is None else min(longest, source.lifetime / 2)
+
+
+def _judge(trial: Trial, told: object, seconds: float) -> None:
+    if not isinstance(told, GoingAway):
+        trial.fail(f"announced {told!r}, which is no GoingAway")
+    fault = notice_fault(told.expires_in)
+    trial.require(fault is None, f"announced its end, but {fault}")
+    trial.require(
+        seconds - trial.rig.patience <= told.expires_in <= seconds + _ROUNDING,
+        f"announced its end in {told.expires_in} s, and it was to be in {seconds} s",
+    )
+
+
+@ANNOUNCING.case("an end that the other side announces is told, and no other", "announce_end")
+async def _announced(trial: Trial) -> None:
+    async with trial.opened() as source:
+        told = _listen(trial, source)
+        await trial.quiet()
+        trial.require(not told, f"announced {told} when nothing was announced to it")
+        seconds = _sooner(trial, source)
+        await trial.rig.announce_end(source, seconds)
+        with trial.soon("did not tell of an end that was announced"):
+            while not told:
+                await trial.quiet()
+        _judge(trial, told[0], seconds)
+
+
+@ANNOUNCING.case(
+    "an end that was announced before somebody listened is told at once", "announce_end"
+)
+async def _announced_before(trial: Trial) -> None:
+    async with trial.opened() as source:
+        seconds = _sooner(trial, source)
+        await trial.rig.announce_end(source, seconds)
+        await trial.quiet()
+        told = _listen(trial, source)
+        trial.require(bool(told), "did not tell of an end that had been announced")
+        _judge(trial, told[-1], seconds)

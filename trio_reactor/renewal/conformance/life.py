@@ -12,6 +12,7 @@ from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.policy.lifespan import lifetime_fault
 from trio_reactor.renewal.slot.validity import MAX_IDENTITY
 from trio_reactor.renewal.source import (
+    Announcing,
     Exclusive,
     Mortal,
     Playable,
@@ -49,6 +50,7 @@ async def _capabilities(trial: Trial) -> None:
         "resumable": Resumable,
         "recordable": Recordable,
         "mortal": Mortal,
+        "announcing": Announcing,
         "receptive": Receptive,
     }
     async with trial.opened() as source:

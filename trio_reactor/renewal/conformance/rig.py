@@ -16,11 +16,19 @@ from trio_reactor.renewal.source import ClipRequest, Source, SourceOpener
 __all__ = ["Capability", "Cause", "Length", "Rig", "causes_of"]
 
 Capability: TypeAlias = Literal[
-    "playable", "reconnectable", "exclusive", "resumable", "recordable", "mortal", "receptive"
+    "announcing",
+    "exclusive",
+    "mortal",
+    "playable",
+    "receptive",
+    "reconnectable",
+    "recordable",
+    "resumable",
 ]
 """What a source can beside living and being closed; each is a protocol of the same name."""
 
 Cause: TypeAlias = Literal[
+    "announce_end",
     "break_connection",
     "end",
     "fall_silent",
@@ -101,6 +109,13 @@ class Rig(ABC):
         """End what was left behind: the function that goes with the source into `Allocations`.
 
         What it raises or returns is the adapter's, and not the rig's.
+        """
+        raise NotImplementedError
+
+    async def announce_end(self, source: Source, seconds: float, /) -> None:
+        """Have the other side announce that the session of a source ends in so many seconds.
+
+        That is sooner than it said before.
         """
         raise NotImplementedError
 

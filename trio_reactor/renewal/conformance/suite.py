@@ -11,7 +11,7 @@ from trio_reactor.errors import leaves
 from .case import Case
 from .connection import CONNECTION, RECONNECTING
 from .guarded import RigFailed
-from .lasting import EXCLUSIVE, MORTAL, RESUMABLE
+from .lasting import ANNOUNCING, EXCLUSIVE, MORTAL, RESUMABLE
 from .life import CAPABILITIES, LIFE
 from .media import MEDIA
 from .playing import PLAYING
@@ -30,6 +30,7 @@ CASES: Final[tuple[Case, ...]] = tuple(
         RESUMABLE,
         RECORDABLE,
         MORTAL,
+        ANNOUNCING,
         PLAYING,
         MEDIA,
         CONNECTION,

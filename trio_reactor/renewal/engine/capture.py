@@ -41,7 +41,7 @@ def capture(request: ClipRequest) -> ClipRequest:
     payload = cast("object", request.payload)
     if type(payload) is not dict:
         raise ValueError(f"payload: {a_kind(payload)} is not a dict")
-    copied = copy_json(payload, what="payload", max_bytes=MAX_PAYLOAD_SIZE)
+    copied = copy_json(cast("object", payload), what="payload", max_bytes=MAX_PAYLOAD_SIZE)
     return ClipRequest(cast("dict[str, Json]", copied), request.continue_from)
 
 

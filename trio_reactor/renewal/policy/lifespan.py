@@ -24,6 +24,9 @@ class Lifespan(msgspec.Struct, frozen=True):
     stable_at: float
     """From this instant it counts as a good source.  Fixed when it was opened: one that shortens
     its own life does not become good by that."""
+    early_until: float = -math.inf
+    """If it ends by itself before this instant, the next is opened after a pause, also where it
+    counts as good: sources that die as they open are never opened without one.  Fixed, too."""
 
     def age(self, now: float) -> float:
         """Seconds since it was opened."""
@@ -56,7 +59,7 @@ class Lifespan(msgspec.Struct, frozen=True):
             prepare_at = max(now, expires_at - lead)
             if self.prepare_at is not None:
                 prepare_at = min(prepare_at, self.prepare_at)
-        return Lifespan(self.opened_at, expires_at, prepare_at, self.stable_at)
+        return Lifespan(self.opened_at, expires_at, prepare_at, self.stable_at, self.early_until)
 
 
 def lifetime_fault(lifetime: object, lead: float) -> str | None:
@@ -112,7 +115,7 @@ def plan(
     Args:
         opened_at: When, on the clock.
         lifetime: Seconds it lives from then; `None` for no end.
-        options: `lead`, `jitter` and `stable_after` count.
+        options: `lead`, `jitter`, `stable_after` and `first_pause` count.
         random: Where the jitter is drawn from.
 
     Raises:
@@ -121,14 +124,26 @@ def plan(
     fault = lifetime_fault(lifetime, options.lead)
     if fault is not None:
         raise ValueError(fault)
-    stable_at = opened_at + options.stable_after
+    stable_at, early_until = opened_at + options.stable_after, opened_at + options.first_pause
     if lifetime is None:
-        return Lifespan(opened_at, None, None, stable_at)
+        return Lifespan(opened_at, None, None, stable_at, early_until)
     expires_at = opened_at + lifetime
     if options.lead == 0:
-        return Lifespan(opened_at, expires_at, None, min(stable_at, expires_at))
+        return Lifespan(
+            opened_at,
+            expires_at,
+            None,
+            min(stable_at, expires_at),
+            min(early_until, expires_at),
+        )
     before = lifetime - options.lead
     # Never later than the lead, which is a promise; never before the source was opened.
     early = options.jitter * random.random() * min(options.lead, before)
     prepare_at = opened_at + before - early
-    return Lifespan(opened_at, expires_at, prepare_at, min(stable_at, prepare_at))
+    return Lifespan(
+        opened_at,
+        expires_at,
+        prepare_at,
+        min(stable_at, prepare_at),
+        min(early_until, prepare_at),
+    )

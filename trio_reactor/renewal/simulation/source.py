@@ -99,6 +99,8 @@ class SimulatedSource:
         self.options = provider.options
         self.faults = provider.faults
         self.closes = 0
+        self.on_going_away: list[Callable[[GoingAway], None]] = []
+        """Told of each notice beside its event sink: for what wraps it and has none."""
         self.canvas: tuple[int, int] | None = None
         self._connection: Connection | None = None
         self._generation = 0
@@ -296,7 +298,10 @@ class SimulatedSource:
 
     def go_away(self, expires_in: float, reason: str = "") -> None:
         """Tell that it will end this many seconds from now, and be cut off then."""
-        self.tell(GoingAway(expires_in, reason))
+        notice = GoingAway(expires_in, reason)
+        self.tell(notice)
+        for announce in self.on_going_away:
+            announce(notice)
         self._nursery.start_soon(self._cut, expires_in)
 
     def tell(self, event: SourceEvent) -> None:

@@ -49,6 +49,7 @@ async def life(slot: Slot) -> AsyncGenerator[Source]:
                 if span.expires_at is not None:
                     opening.deadline = min(opening.deadline, span.expires_at)
                 await slot.recording.identify(source)
+                slot.check_whole()  # it may have announced what makes no sense
                 if slot.playable is not None:
                     await connect(slot, slot.playable)
                 # The budget can run out in the very step in which all of that was done.

@@ -12,6 +12,7 @@ from trio_reactor.errors import EXPECTED
 from trio_reactor.renewal.events import SourceRef
 from trio_reactor.renewal.policy.lifespan import Lifespan, lifetime_fault, plan
 from trio_reactor.renewal.source import (
+    Announcing,
     Exclusive,
     OpenFailed,
     Playable,
@@ -25,7 +26,7 @@ from trio_reactor.wording import a_kind
 
 from .leaving import account
 from .settings import Applied
-from .sinks import SlotEvents, SlotFrames
+from .sinks import SlotEvents, SlotFrames, SlotNotices
 from .validity import MAX_IDENTITY, generation_fault, is_identity, state_fault
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ def accept(slot: Slot, source: Source) -> Lifespan:
     slot.resumable = _resumable(source)
     world = slot.host.world
     slot.lifespan = plan(world.clock(), slot.lifetime, slot.host.options, world.random)
+    if isinstance(source, Announcing):
+        # May shorten at once what was just planned.
+        given = cast("object", source.announce_to(SlotNotices(slot, slot.notices.token())))
+        if given is not None:
+            raise slot.contract_broken(f"gave {a_kind(given)} when asked to announce its end")
     return slot.lifespan
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 from trio_reactor.wording import a_kind
 
-__all__ = ["MAX_HELD", "SlotEvents", "SlotFrames"]
+__all__ = ["MAX_HELD", "SlotEvents", "SlotFrames", "SlotNotices"]
 
 MAX_HELD: Final = 256
 """How many events a source may push before the state that they follow has arrived."""
@@ -65,6 +65,29 @@ class SlotEvents:
         """Hear that no more will come."""
         if self._token.live:
             _lose(self._slot, "events-lost", cause)
+
+
+@final
+class SlotNotices:
+    """Where a source announces its end, whichever connection it has: until it is let go."""
+
+    __slots__ = ("_slot", "_token")
+
+    def __init__(self, slot: Slot, token: Token) -> None:
+        self._slot = slot
+        self._token = token
+
+    def __call__(self, notice: GoingAway, /) -> None:
+        """Take one notice."""
+        if not self._token.live:
+            return
+        told = cast("object", notice)  # an adapter may give anything
+        if not isinstance(told, GoingAway):
+            self._slot.distrust(f"announced {a_kind(told)}, which is no GoingAway")
+        elif (fault := event_fault(told)) is not None:
+            self._slot.distrust(fault)
+        else:
+            self._slot.took(told)
 
 
 @final

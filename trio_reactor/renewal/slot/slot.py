@@ -136,6 +136,8 @@ class Slot:
         """Its connections, one after the other: what it tells."""
         self.frames = Generations(f"media of source {incarnation}")
         """The same of what it gives to be seen and heard."""
+        self.notices = Generations(f"notices of source {incarnation}")
+        """The same of what it announces, of which it has one: its whole life."""
 
     def __repr__(self) -> str:
         return f"<Slot {self.incarnation}: {self.phase}>"
@@ -258,6 +260,7 @@ class Slot:
         """Hear nothing more of what its source pushes."""
         self.events.advance()
         self.frames.advance()
+        self.notices.advance()
 
     def shorten(self, expires_in: float) -> bool:
         """Take the notice that it ends sooner; returns whether that is sooner than was known.

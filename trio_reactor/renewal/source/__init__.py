@@ -11,6 +11,7 @@ token or a feed.  What can do more says so by having the methods, and the chain 
 - `Recordable` tells what another process would need to find its allocation again;
 - `Resumable` leaves its successor what it needs to go on;
 - `Mortal` notices its own end;
+- `Announcing` learns in advance that it will end sooner than it said;
 - `Receptive` takes what the application sends upstream.
 
 A source is opened by a `SourceOpener`, which returns an async context manager: what it enters it
@@ -53,6 +54,7 @@ from .opening import (
     Predecessor,
 )
 from .protocol import (
+    Announcing,
     Commit,
     Exclusive,
     Mortal,
@@ -67,6 +69,7 @@ from .protocol import (
 )
 
 __all__ = [
+    "Announcing",
     "AudioFrame",
     "Clip",
     "ClipEnded",

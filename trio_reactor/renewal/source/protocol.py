@@ -11,11 +11,12 @@ from typing_extensions import TypeVar
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.jsonvalue import Json
 
-from .clips import ClipRequest, EventSink, SourceState
+from .clips import ClipRequest, EventSink, GoingAway, SourceState
 from .frames import Media, MediaSink
 from .opening import Predecessor
 
 __all__ = [
+    "Announcing",
     "Commit",
     "Exclusive",
     "Mortal",
@@ -186,12 +187,29 @@ class Recordable(Source, Protocol):
 class Mortal(Source, Protocol):
     """A source that can end by itself, quietly.
 
-    A notice that comes in advance is a `GoingAway`, which a `Playable` source pushes.  One that has
-    no event sink ends when it is told to.
+    What is known of its end in advance is for an `Announcing` one to tell.
     """
 
     def wait_lost(self) -> Awaitable[None]:
         """Return when it has ended; raise why if that is known.  Cancelling changes nothing."""
+        ...
+
+
+@runtime_checkable
+class Announcing(Source, Protocol):
+    """A source that may learn that it will end sooner than it said, whatever it is used for.
+
+    One that is `Playable` can push a `GoingAway` to its event sink as well; of several notices the
+    earliest end counts, however they come.
+    """
+
+    def announce_to(self, tell: Callable[[GoingAway], None], /) -> None:
+        """Push every notice of an earlier end to this, from now on; synchronously, as it comes.
+
+        Called once, right after it was opened.  What is known already is pushed before this
+        returns.  What is called never waits and never raises, and does nothing once the source has
+        been let go.
+        """
         ...
 
 
