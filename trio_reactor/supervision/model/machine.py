@@ -36,7 +36,7 @@ import msgspec
 
 from .child import Child, Launch
 from .ends import Stop, Termination
-from .records import Loaded, Loading, Open, Phase, Stopped, Stopping
+from .records import LivePhase, Loaded, Loading, Open, Phase, Stopped, Stopping
 from .work import CodeIdentity, Enforced, Work
 
 __all__ = [
@@ -53,6 +53,8 @@ __all__ = [
     "StopBegun",
     "advance",
     "state_of",
+    "stopped",
+    "stopping",
 ]
 
 State = Literal["open", "launching", "registered", "loaded", "stopping", "stopped"]
@@ -135,6 +137,23 @@ def state_of(phase: Phase) -> State:
             assert_never(phase)
 
 
+def stopping(phase: LivePhase, stop: Stop) -> Stopping:
+    """A live phase after its stop began."""
+    return Stopping(stop, before=phase)
+
+
+def stopped(phase: Stopping, ended: Ended) -> Stopped:
+    """A session that was stopping, after the end of its execution was observed."""
+    before = phase.before
+    return Stopped(
+        phase.stop,
+        ended.termination,
+        work=None if isinstance(before, Open) else before.work,
+        code=before.code if isinstance(before, Loaded) else None,
+        recovered=ended.recovered,
+    )
+
+
 def advance(phase: Phase, event: SessionEvent) -> Phase | None:
     """The phase after an event; `None` if the event changes nothing there."""
     match phase, event:
@@ -147,14 +166,8 @@ def advance(phase: Phase, event: SessionEvent) -> Phase | None:
         case Loading(work=work, launch=launch, child=Child() as child), CodeLoaded(code=code):
             return Loaded(work, launch, child, phase.enforced or Enforced(), code)
         case ((Open() | Loading() | Loaded()), StopBegun(stop=stop)):
-            return Stopping(stop, before=phase)
-        case Stopping(stop=stop, before=before), Ended(termination=termination):
-            return Stopped(
-                stop,
-                termination,
-                work=None if isinstance(before, Open) else before.work,
-                code=before.code if isinstance(before, Loaded) else None,
-                recovered=event.recovered,
-            )
+            return stopping(phase, stop)
+        case Stopping(), Ended():
+            return stopped(phase, event)
         case _:
             return None

@@ -30,15 +30,24 @@ from trio_reactor.supervision.events import (
 )
 from trio_reactor.supervision.journal import Write, Writer
 from trio_reactor.supervision.model.ends import NotStarted, Stop, Termination
+from trio_reactor.supervision.model.keys import Handle
 from trio_reactor.supervision.model.machine import (
     CodeLoaded,
     Ended,
     LoadBegun,
     Registered,
-    StopBegun,
     advance,
+    stopped,
+    stopping,
 )
-from trio_reactor.supervision.model.records import SessionRecord, Stopping
+from trio_reactor.supervision.model.records import (
+    Loaded,
+    Loading,
+    Open,
+    Phase,
+    SessionRecord,
+    Stopping,
+)
 
 from .health import Health
 from .registry import Registry
@@ -98,7 +107,7 @@ class Transitions:
         phase = advance(session.ahead, event)
         if phase is None:
             raise RuntimeError(f"{session!r} cannot take {type(event).__name__}")
-        record = msgspec.structs.replace(session.record, phase=phase)
+        record = _in_phase(session.record, phase)
 
         def committed() -> None:
             if session.is_live:  # a stop may have fenced it meanwhile
@@ -111,26 +120,23 @@ class Transitions:
 
     def fence(self, session: Session, stop: Stop) -> None:
         """Fence a live session: visible at once, and given to the journal."""
-        phase = advance(session.ahead, StopBegun(stop))
-        assert phase is not None  # noqa: S101 - it is live
-        session.ahead = phase
-        session.record = msgspec.structs.replace(session.record, phase=phase)
+        before = session.ahead
+        assert isinstance(before, Open | Loading | Loaded)  # noqa: S101 - it is live
+        session.ahead = stopping(before, stop)
+        session.record = _in_phase(session.record, session.ahead)
         session.journaled = False
         handle = session.record.handle
         self.publish(SessionStopping(handle.key, handle.generation, stop))
 
-        def committed() -> None:
+        def committed(_: SessionRecord) -> None:
             session.journaled = True
 
-        try:
-            try:
-                self._writer.submit(session.record, committed=committed, refused=_ignored)
-            except RecordRefused:
-                bare = Stopping(_bare_stop(stop), phase.before)  # type: ignore[union-attr]
-                record = msgspec.structs.replace(session.record, phase=bare)
-                self._writer.submit(record, committed=committed, refused=_ignored)
-        except (Overflow, Closed, RecordRefused) as failure:
-            self._health.poison(failure)
+        self._give(
+            session.record,
+            lambda: _in_phase(session.record, stopping(before, _bare_stop(stop))),
+            committed=committed,
+            refused=_ignored,
+        )
 
     def end(
         self,
@@ -148,16 +154,19 @@ class Transitions:
             ended: Called once the journal has it, or cannot take it.
             recovered: Whether an earlier supervisor had it.
         """
+        before = session.ahead
+        assert isinstance(before, Stopping)  # noqa: S101 - its stop comes before its end
+        phase = stopped(before, Ended(termination, recovered))
         forgets = self._registry.evict(session)
 
         def committed(record: SessionRecord) -> None:
-            session.record, session.ahead, session.journaled = record, record.phase, True
+            session.record, session.ahead, session.journaled = record, phase, True
             session.job = session.attempt = None
             self._registry.has_stopped(session)
             self._registry.forget(forgets)
-            handle, stop = record.handle, record.phase.stop  # type: ignore[union-attr]
+            handle = record.handle
             told = SessionRecovered if recovered else SessionStopped
-            self.publish(told(handle.key, handle.generation, stop, termination))
+            self.publish(told(handle.key, handle.generation, phase.stop, termination))
             if termination.causes:
                 _log.warning("%s: cleaning up failed", handle)
                 self.publish(CleanupFailed(handle.key, handle.generation, termination.causes))
@@ -170,24 +179,50 @@ class Transitions:
             self._registry.keep(session, forgets)
             ended()
 
-        phase = advance(session.ahead, Ended(termination, recovered))
-        assert phase is not None  # noqa: S101 - it is stopping
-        record = msgspec.structs.replace(session.record, phase=phase)
+        def bare() -> SessionRecord:
+            stop = stopping(before.before, _bare_stop(before.stop))
+            end = stopped(stop, Ended(_bare_termination(termination), recovered))
+            return _in_phase(session.record, end)
+
+        self._give(
+            _in_phase(session.record, phase),
+            bare,
+            forgets=forgets,
+            committed=committed,
+            refused=refused,
+        )
+
+    def _give(
+        self,
+        record: SessionRecord,
+        bare: Callable[[], SessionRecord],
+        *,
+        forgets: tuple[Handle, ...] = (),
+        committed: Callable[[SessionRecord], None],
+        refused: Callable[[BaseException], None],
+    ) -> None:
+        """Give a record to the journal, or the bare one if that cannot be written down.
+
+        If neither can be given to it, the supervisor is poisoned.
+        """
+
+        def submit(chosen: SessionRecord) -> None:
+            self._writer.submit(
+                chosen, forgets=forgets, committed=partial(committed, chosen), refused=refused
+            )
+
         try:
             try:
-                self._writer.submit(
-                    record, forgets=forgets, committed=partial(committed, record), refused=refused
-                )
+                submit(record)
             except RecordRefused:
-                bare = Ended(_bare_termination(termination), recovered)
-                before = Stopping(_bare_stop(phase.stop), session.ahead.before)  # type: ignore[union-attr]
-                record = msgspec.structs.replace(record, phase=advance(before, bare))
-                self._writer.submit(
-                    record, forgets=forgets, committed=partial(committed, record), refused=refused
-                )
+                submit(bare())
         except (Overflow, Closed, RecordRefused) as failure:
             self._health.poison(failure)
             refused(failure)
+
+
+def _in_phase(record: SessionRecord, phase: Phase) -> SessionRecord:
+    return msgspec.structs.replace(record, phase=phase)
 
 
 def _ignored(_: BaseException) -> None:
