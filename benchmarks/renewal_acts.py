@@ -32,7 +32,7 @@ class Defect(Exception):
     """A bug of an adapter's."""
 
 
-SEQUENCES: Final = ("s1", "s2", "s3")
+SEQUENCES: Final = ("s1", "s2", "s3", "s4")
 """What sequences are called."""
 
 Act: TypeAlias = "Callable[[World], Awaitable[None]]"
@@ -128,15 +128,32 @@ async def _sequence(world: World) -> None:
         world.later(functools.partial(world.submit, asked))
 
 
+async def _sequences(world: World) -> None:
+    """One that stays open, one that is over, and one more, for which there may be no room."""
+    names = world.chance.sample(SEQUENCES, 3)
+    for name, final in zip(names, (False, True, False), strict=True):
+        asked = world.prepare(sequence=name, final=final)
+        world.later(functools.partial(world.submit, asked))
+        await trio.sleep(0.2)  # in which it is mostly answered
+
+
 async def _seal(world: World) -> None:
     renewal, name = world.renewal, world.chance.choice(SEQUENCES)
     assert renewal is not None
 
     async def seal() -> None:
+        before = renewal.sequences.get(name)
+        if before is not None and before.pending:
+            world.simulation.record("sealed while some was pending")
         state = await renewal.sequences.seal(name)
         assert not isinstance(state.phase, Open | Sealing), state
         assert not any(isinstance(each, MemberPending) for each in state.members.values())
 
+    if world.chance.random() < 0.5:
+        asked = world.prepare(sequence=name)
+        world.asked.append(asked)
+        world.later(lambda: world.submit(asked))
+        await trio.sleep(world.chance.choice((0.0, 0.005, 0.05)))  # before it is answered
     world.later(seal)
 
 
@@ -146,10 +163,13 @@ async def _release(world: World) -> None:
     assert renewal is not None
     sequences = renewal.sequences
     requests.compare(sequences)
+    world.look_at_sequences()
     for state in sequences.snapshots():
         with contextlib.suppress(SequenceUnresolved):
             sequences.acknowledge(state.name)
             requests.acknowledged(state)
+        if world.chance.random() < 0.7:
+            continue  # what is over makes room by itself
         before = sequences.get(state.name)
         assert before is not None
         try:
@@ -158,6 +178,7 @@ async def _release(world: World) -> None:
             assert isinstance(before.phase, Open | Sealing | Indeterminate), before
         else:
             assert not isinstance(before.phase, Open | Sealing | Indeterminate), before
+            requests.released(state.name)
 
 
 async def _borrow(world: World) -> None:
@@ -256,7 +277,8 @@ ACTS: Final[dict[str, tuple[int, Act]]] = {
     "submit": (8, _submit),
     "routed": (8, _routed),
     "sequence": (10, _sequence),
-    "seal": (6, _seal),
+    "sequences": (10, _sequences),
+    "seal": (8, _seal),
     "release": (4, _release),
     "borrow": (10, _borrow),
     "renew": (4, _renew),

@@ -25,6 +25,9 @@ from trio_reactor.renewal.sequences.book import (
     MemberIndeterminate,
     MemberPending,
     MemberRejected,
+    SequenceBook,
+    _Sequence,
+    is_over,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +88,8 @@ class Requests:
         """What the provider answered while the source was there: a clip, or `None` for no."""
         self._acknowledged: set[int] = set()
         """Requests whose unknown fate was acknowledged."""
+        self._sequences: dict[str, _Sequence] = {}
+        """Those that were in the book when it was last looked into."""
 
     # ------------------------------------------------------------------------ from the application
 
@@ -162,6 +167,30 @@ class Requests:
         self._replies[number] = clip
 
     # ------------------------------------------------------------------------------- the sequences
+
+    def look(self, book: SequenceBook) -> int:
+        """Nothing that is over waits for anything, and nothing was forgotten that is not over.
+
+        What a sequence was when it was forgotten it still is: nobody can reach it after that.
+
+        Returns:
+            How many were forgotten since the last look, but for those that were released.
+        """
+        forgotten = 0
+        for name, before in self._sequences.items():
+            if book._sequences.get(name) is not before:
+                assert is_over(before.phase), f"{name} was forgotten: {before.phase}"
+                forgotten += 1
+        self._sequences = dict(book._sequences)
+        for name, now in self._sequences.items():
+            pending = sum(isinstance(each, MemberPending) for each in now.members.values())
+            assert pending == now.pending, f"{name}: {now.pending} pending, and {pending} are"
+            assert not (pending and is_over(now.phase)), f"{name} is {now.phase}: {now.members}"
+        return forgotten
+
+    def released(self, name: str) -> None:
+        """The application has released a sequence."""
+        self._sequences.pop(name, None)
 
     def compare(self, sequences: Sequences) -> None:
         """What the sequences say, and what was told of their members."""

@@ -179,7 +179,7 @@ def _draw_options(chance: random.Random, lifetime: float | None) -> RenewalOptio
         max_frames=chance.choice((8, 1_000, 1_000, 1_000, 1_000)),
         max_clips=chance.choice((4, 100, 100)),
         max_input_bytes=chance.choice((8, 1_000)),
-        max_sequences=chance.choice((2, 256)),
+        max_sequences=chance.choice((2, 2, 2, 256)),
         max_members=chance.choice((2, 256)),
         max_queue=chance.choice((2, 256, 256)),
         retention=chance.choice(("bounded", "bounded", "complete")),
@@ -467,6 +467,12 @@ class World:
         source._player._show = shown
         source.enqueue = asked  # type: ignore[method-assign]
 
+    def look_at_sequences(self) -> None:
+        """Look into the book of the sequences, and not only at what it says."""
+        if self.renewal is not None:
+            for _ in range(self.account.requests.look(self.renewal._chain.sequences._book)):
+                self.simulation.record("sequence forgotten to make room")
+
     def a_source(self) -> SimulatedSource | None:
         """One that lives, if one does; mostly the older, which is on air."""
         live = list(self.provider.live.values())
@@ -495,6 +501,7 @@ class World:
         if what == "dispatched":
             number, source = cast("int", about["request"]), cast("str", about["source"])
             self.account.requests.dispatch(number, source)
+            self.look_at_sequences()
 
     # ---------------------------------------------------------------------------- the application
 
@@ -611,11 +618,15 @@ class World:
 
     async def _close_inside(self) -> None:
         assert self.renewal is not None
+        refused = False
         try:
             await self.renewal.close()
         except RuntimeError:
-            return
-        raise AssertionError("it was closed inside of a block that borrows from it")
+            refused = True
+            self.simulation.record("told not to close inside")
+        finally:
+            # It is refused before anything is awaited: also who is cancelled in there was let in.
+            assert refused, "it was closed inside of a block that borrows from it"
 
     async def _feed(self, renewal: Renewal) -> None:
         while True:
@@ -701,6 +712,7 @@ class World:
             async for envelope in events:
                 event = envelope.event
                 self.account.take(event)
+                self.look_at_sequences()
                 match event:
                     case SourceOpening(source=source):
                         record("attempt", source=source.incarnation)

@@ -46,6 +46,6 @@ def test_the_first_guide_walks_through_all_of_its_adapter_in_order() -> None:
     assert not "".join(outside).replace("# --8<--", "").strip()
 
 
-def test_the_whole_adapter_is_about_a_hundred_lines() -> None:
+def test_the_whole_adapter_is_no_more_than_a_hundred_and_fifty_lines() -> None:
     lines = (ROOT / WHOLE[0][1]).read_text().splitlines()
-    assert sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in lines) <= 130
+    assert sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in lines) <= 150
