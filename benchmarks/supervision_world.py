@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from trio_reactor.supervision import SessionRecord, Stopped, Stopping, SupervisorOptions
+from trio_reactor.supervision import NotStarted, SessionRecord, Stopped, Stopping, SupervisorOptions
 from trio_reactor.supervision.model.ends import ExitStatus
 from trio_reactor.supervision.model.machine import state_of
 from trio_reactor.supervision.model.records import child_of
@@ -190,6 +190,8 @@ class _Runs(Invariant):
                 if child is None or child.process is None or child.process.pid != about["child"]:
                     return f"{name} runs before it was registered"
             case "told":
+                if name not in world.ledger.registered:
+                    return f"{name} was told a deadline before it was registered"
                 if world.boottime() <= lease:  # a message that comes too late bounds nothing
                     self._told.add(about["child"])
                 if float(str(about["deadline"])) > lease + HAIR:
@@ -283,7 +285,7 @@ class World:
 
     async def _live(self, faults: Faults, *, last: bool = False) -> bool:
         """Have one supervisor live; returns whether it died."""
-        orphaned = self.chance.choice(("kill", self.orphaned, self.orphaned))
+        orphaned = self.chance.choice(("kill", *[self.orphaned] * 4))
         settings = {**self.options, "orphaned": orphaned}
         if last:  # it has everything to recover at once
             settings["max_transitions"] = 1_000
@@ -328,6 +330,12 @@ class World:
                 for child in self.machine.children.values():
                     if (str(child.order.key), child.order.generation) == name:
                         self.wrong(f"{record.handle} was journaled as stopped while {child!r}")
+                assert isinstance(phase, Stopped)
+                ran = any((str(r.key), r.generation) == name for r in self.machine.witness.runs)
+                never = isinstance(phase.termination, NotStarted)
+                known = name in self.ledger.registered or name in self.refused
+                if never if ran else not (never or known):
+                    self.wrong(f"{record.handle} ended with {phase.termination}, and ran: {ran}")
             case _:
                 pass
 
