@@ -142,9 +142,11 @@ class Ledger:
         old = before.phase
         if rank(phase) <= rank(old):
             self._wrong(f"{handle} went from {state_of(old)} to {state_of(phase)}")
-        ends = isinstance(old, Stopping) and isinstance(phase, Stopped)
-        if ends and phase.stop.reason != old.stop.reason:
-            self._wrong(f"{handle} stopped for {phase.stop.reason}, not {old.stop.reason}")
+        match old, phase:
+            case Stopping(stop=first), Stopped(stop=last) if last.reason != first.reason:
+                self._wrong(f"{handle} stopped for {last.reason}, not {first.reason}")
+            case _:
+                pass
         same = (before.handle, before.request, before.lease, before.limits, before.opened_at)
         if same != (handle, record.request, record.lease, record.limits, record.opened_at):
             self._wrong(f"{handle} became another session")

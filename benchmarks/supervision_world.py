@@ -129,6 +129,8 @@ class _Visible(Invariant):
     def __init__(self, world: World) -> None:
         super().__init__("what is visible is journaled")
         self._world = world
+        self._ended: dict[str, float] = {}
+        """When it was first seen that the execution of a session had ended."""
 
     def look(self) -> str | None:
         world = self._world
@@ -144,6 +146,10 @@ class _Visible(Invariant):
                     return f"{session!r}: {wrong}"
             if session.deadline + HAIR < now and session.is_live:
                 return f"{session!r} is live after its lease has run out"
+            # That it has ended is told in the same instant, if perhaps a few steps later.
+            ended = session.unit is not None and session.exit is not None and session.is_live
+            if ended and now > self._ended.setdefault(token, now):
+                return f"{session!r} is live after its execution has ended"
         if registry.running > life.options.max_sessions:
             return f"there are {registry.running} sessions"
         return None
