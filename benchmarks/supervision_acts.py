@@ -191,7 +191,9 @@ async def _crash_running(life: Life) -> None:
     key = life.chance.choice(KEYS)
     with contextlib.suppress(ReactorError), trio.move_on_after(2.0):
         record = await life.open(key, life.world.request(), life.world.high(key))
-        await life.load(record.handle, life.chance.choice(("worker:main", *life.world.works)))
+        await life.load(
+            record.handle, life.chance.choice(("worker:main", "worker:main", life.work()))
+        )
         await trio.sleep(life.chance.choice((0.0, 0.1, 0.6)))
     await _crash(life)
 
@@ -226,7 +228,7 @@ ACTS: Final[dict[str, tuple[float, Act]]] = {
     "end child": (0.4, _end_child),
     "kill child": (0.4, _kill_child),
     "crash": (1, _crash),
-    "crash running": (1, _crash_running),
+    "crash running": (1.5, _crash_running),
     "hold": (0.6, _hold),
     "pause": (1, _pause),
 }

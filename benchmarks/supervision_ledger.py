@@ -18,6 +18,7 @@ from trio_reactor.supervision.model.records import (
     SessionRecord,
     Stopped,
     Stopping,
+    child_of,
 )
 from trio_reactor.supervision.store.protocol import Change, Contents, Journal, Store
 
@@ -74,6 +75,8 @@ class Ledger:
         self.forgotten: set[Named] = set()
         self.loaded: dict[Named, Loaded] = {}
         """Every session whose code was ever loaded."""
+        self.registered: set[Named] = set()
+        """Every session whose child was ever registered."""
         self.high: dict[Key, int] = {}
 
     @asynccontextmanager
@@ -96,6 +99,8 @@ class Ledger:
             self._take_later(record, self.records.get(name))
         if isinstance(phase, Loaded):
             self.loaded[name] = phase
+        if child_of(phase) is not None:
+            self.registered.add(name)
         self.records.pop(name, None)
         self.records[name] = record
         for handle in change.forgets:
@@ -138,7 +143,7 @@ class Ledger:
         if rank(phase) <= rank(old):
             self._wrong(f"{handle} went from {state_of(old)} to {state_of(phase)}")
         match old, phase:
-            case Stopping(stop=first), Stopped(stop=last) if first.reason != last.reason:
+            case Stopping(stop=first), Stopped(stop=last) if last.reason != first.reason:
                 self._wrong(f"{handle} stopped for {last.reason}, not {first.reason}")
             case _:
                 pass

@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from trio_reactor.supervision import SessionRecord, Stopped, Stopping, SupervisorOptions
+from trio_reactor.supervision import NotStarted, SessionRecord, Stopped, Stopping, SupervisorOptions
 from trio_reactor.supervision.model.ends import ExitStatus
 from trio_reactor.supervision.model.machine import state_of
 from trio_reactor.supervision.model.records import child_of
@@ -129,6 +129,8 @@ class _Visible(Invariant):
     def __init__(self, world: World) -> None:
         super().__init__("what is visible is journaled")
         self._world = world
+        self._ended: dict[str, float] = {}
+        """When it was first seen that the execution of a session had ended."""
 
     def look(self) -> str | None:
         world = self._world
@@ -144,6 +146,10 @@ class _Visible(Invariant):
                     return f"{session!r}: {wrong}"
             if session.deadline + HAIR < now and session.is_live:
                 return f"{session!r} is live after its lease has run out"
+            # That it has ended is told in the same instant, if perhaps a few steps later.
+            ended = session.unit is not None and session.exit is not None and session.is_live
+            if ended and now > self._ended.setdefault(token, now):
+                return f"{session!r} is live after its execution has ended"
         if registry.running > life.options.max_sessions:
             return f"there are {registry.running} sessions"
         return None
@@ -190,6 +196,8 @@ class _Runs(Invariant):
                 if child is None or child.process is None or child.process.pid != about["child"]:
                     return f"{name} runs before it was registered"
             case "told":
+                if name not in world.ledger.registered:
+                    return f"{name} was told a deadline before it was registered"
                 if world.boottime() <= lease:  # a message that comes too late bounds nothing
                     self._told.add(about["child"])
                 if float(str(about["deadline"])) > lease + HAIR:
@@ -283,7 +291,7 @@ class World:
 
     async def _live(self, faults: Faults, *, last: bool = False) -> bool:
         """Have one supervisor live; returns whether it died."""
-        orphaned = self.chance.choice(("kill", self.orphaned, self.orphaned))
+        orphaned = self.chance.choice(("kill", *[self.orphaned] * 4))
         settings = {**self.options, "orphaned": orphaned}
         if last:  # it has everything to recover at once
             settings["max_transitions"] = 1_000
@@ -328,6 +336,12 @@ class World:
                 for child in self.machine.children.values():
                     if (str(child.order.key), child.order.generation) == name:
                         self.wrong(f"{record.handle} was journaled as stopped while {child!r}")
+                assert isinstance(phase, Stopped)
+                ran = any((str(r.key), r.generation) == name for r in self.machine.witness.runs)
+                never = isinstance(phase.termination, NotStarted)
+                known = name in self.ledger.registered or name in self.refused
+                if never if ran else not (never or known):
+                    self.wrong(f"{record.handle} ended with {phase.termination}, and ran: {ran}")
             case _:
                 pass
 

@@ -23,11 +23,12 @@ from trio_reactor.supervision import (
     Stopped,
     StoreFailed,
     SupervisionEvent,
+    Supervisor,
     SupervisorPoisoned,
     TerminationUnconfirmed,
 )
-from trio_reactor.supervision.simulation import FaultyStore
-from trio_reactor.testing import Fails, Never
+from trio_reactor.supervision.simulation import FaultyStore, Program
+from trio_reactor.testing import Fails, Never, Slow
 
 
 async def test_a_session_is_opened_loaded_renewed_and_disposed(autojump_clock):
@@ -277,12 +278,13 @@ async def _release(store: FaultyStore) -> None:
     store.release()
 
 
-@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("number", [5, 6])
 async def test_close_raises_that_the_last_ends_could_not_be_journaled(number, autojump_clock):
     async with stage() as s:
         with pytest.raises(ExceptionGroup) as raised:
             async with s.supervisor(store_faults={"commit": {number: Fails("lost")}}) as supervisor:
-                await supervisor.open("plugin")
+                record = await supervisor.open("plugin")
+                await supervisor.load(record.handle, "worker:main")
         assert [type(leaf) for leaf in leaves(raised.value)] == [StoreFailed]
 
 
@@ -300,3 +302,55 @@ async def test_a_launch_that_failed_and_may_have_left_a_child_is_unconfirmed(aut
                     await supervisor.open("plugin", expected_generation=1)
         assert {type(leaf) for leaf in leaves(raised.value)} == {TerminationUnconfirmed}
         await trio.sleep(60)  # the child ends by its launch's deadline
+
+
+async def test_code_that_is_heard_of_while_it_is_looked_at_goes_on(autojump_clock):
+    programs = {"worker:main": Program(beats=3.0)}
+    faults = {"stack": {1: Slow(1.5)}}
+    async with (
+        stage(programs=programs) as s,
+        s.supervisor(faults=faults, hang_timeout=2.0) as supervisor,
+    ):
+        record = await supervisor.open("plugin")
+        await supervisor.load(record.handle, "worker:main")
+        await trio.sleep(4)  # silent at 2, heard at 3, looked at until 3.5
+        assert isinstance(supervisor.status(record.handle).phase, Loaded)
+
+
+async def test_nothing_is_served_if_what_was_left_could_not_be_journaled(autojump_clock):
+    async with stage() as s:
+        async with s.doomed() as supervisor:
+            await supervisor.open("plugin")
+        with pytest.raises(ExceptionGroup) as raised:
+            async with s.supervisor(store_faults={"commit": {1: Fails("lost")}}):
+                raise AssertionError
+        assert StoreFailed in {type(leaf) for leaf in leaves(raised.value)}
+
+
+async def test_drain_stops_what_an_open_in_flight_still_brings(autojump_clock):
+    async with stage() as s, s.supervisor() as supervisor, trio.open_nursery() as nursery:
+        s.faulty.hold()
+        with trio.move_on_after(1):
+            await supervisor.open("plugin", request="r")
+        nursery.start_soon(_release, s.faulty)
+        (left,) = await supervisor.drain(3.0)
+        phase = supervisor.status(left).phase
+        assert isinstance(phase, Stopped)
+        assert phase.stop.reason == "shutdown"
+
+
+async def test_a_launch_that_is_cut_short_ends_as_never_started(autojump_clock):
+    async with (
+        stage() as s,
+        s.supervisor(faults={"launched": {1: Never()}}) as supervisor,
+        trio.open_nursery() as nursery,
+    ):
+        record = await supervisor.open("plugin")
+        nursery.start_soon(_stopped, supervisor, record.handle)
+        await trio.sleep(1)
+        assert isinstance(await supervisor.dispose(record.handle), NotStarted)
+
+
+async def _stopped(supervisor: Supervisor, handle: Handle) -> None:
+    with pytest.raises(SessionStopped):
+        await supervisor.load(handle, "worker:main")
