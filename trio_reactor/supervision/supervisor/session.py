@@ -94,8 +94,12 @@ class Session:
 
     @property
     def exit(self) -> ExitStatus | None:
-        """How its execution ended, if that was observed."""
-        return None if self.unit is None else self.unit.exit
+        """How its execution ended, if that was observed; unknown if what was told cannot be."""
+        exited: object = None if self.unit is None else self.unit.exit
+        if exited is None or (isinstance(exited, ExitStatus) and _is_recordable(exited)):
+            return exited
+        # That it ended was observed; one adapter's nonsense must not keep it from being recorded.
+        return ExitStatus()
 
     def error(self) -> LeaseExpired | SessionStopped | None:
         """Why it takes no more operations, as a fresh error; `None` if it takes them."""
@@ -106,6 +110,13 @@ class Session:
                 status = getattr(phase.termination, "exit", None)
             return stopped_error(self.record, phase.stop, status or self.exit)
         return None
+
+
+def _is_recordable(status: ExitStatus) -> bool:
+    numbers: tuple[object, object] = (status.code, status.signal)
+    return all(
+        number is None or (type(number) is int and -(2**63) <= number < 2**63) for number in numbers
+    )
 
 
 def stopped_error(
