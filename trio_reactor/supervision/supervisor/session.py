@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, cast, final
 
 import trio
 
@@ -95,7 +95,7 @@ class Session:
     @property
     def exit(self) -> ExitStatus | None:
         """How its execution ended, if that was observed; unknown if what was told cannot be."""
-        exited: object = None if self.unit is None else self.unit.exit
+        exited = None if self.unit is None else cast("object", self.unit.exit)
         if exited is None or (isinstance(exited, ExitStatus) and _is_recordable(exited)):
             return exited
         # That it ended was observed; one adapter's nonsense must not keep it from being recorded.
