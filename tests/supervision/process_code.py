@@ -51,6 +51,10 @@ async def sleep_async(session):
         print("was asked to end")
 
 
+async def return_async(session):
+    pass
+
+
 async def block_async(session):
     await session.stream.send_all(b"blocking")
     time.sleep(1000)  # noqa: ASYNC251 - that is what is bad about it

@@ -204,13 +204,17 @@ async def test_it_is_in_a_group_and_session_apart_from_ours() -> None:
 
 
 async def test_its_stack_is_told_while_it_holds_the_interpreters_lock() -> None:
-    async with LocalProcesses().launch(order(code("spin"))) as unit:
+    made = order(code("spin"))
+    async with LocalProcesses().launch(made) as unit:
         unit.renew(soon())
         await unit.start()
         await unit.channel.receive_some()
         told = await unit.stack()
         assert "in spin" in told
         assert "process_code.py" in told
+        assert "child/code.py" not in told, "what called it is the library's"
+        assert "child/guard.py" not in told
+        assert made.launch.nonce not in told, "whoever reads it could find the process"
 
 
 async def test_the_stack_of_a_program_is_what_the_kernel_knows() -> None:

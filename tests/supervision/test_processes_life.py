@@ -41,6 +41,13 @@ async def test_an_async_callable_is_run_by_trio() -> None:
         assert (await unit.wait_exited()).is_success
 
 
+async def test_an_async_callable_may_return_at_once() -> None:
+    async with LocalProcesses().launch(order(code("return_async"))) as unit:
+        unit.renew(soon())
+        await unit.start()
+        assert await unit.wait_exited() == ExitStatus(code=0), unit.output.tail().decode()
+
+
 async def test_a_program_is_run_with_its_arguments() -> None:
     async with LocalProcesses().launch(order(Command(("echo", "a b", "c")))) as unit:
         unit.renew(soon())
@@ -88,6 +95,7 @@ async def test_what_it_raises_is_in_its_output_without_the_librarys_frames() -> 
         assert said.endswith("ValueError: it was bad\n")
         assert "process_code.py" in said
         assert "guard.py" not in said
+        assert "child/code.py" not in said
 
 
 async def test_killing_it_ends_it() -> None:

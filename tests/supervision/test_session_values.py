@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from supervision_values import handles, keys, limits, works
 
-from trio_reactor.supervision.model.child import Child
+from trio_reactor.supervision.model.child import Child, Launch
 from trio_reactor.supervision.model.ends import ExitStatus
 from trio_reactor.supervision.model.keys import MAX_NAME, Handle, Key
 from trio_reactor.supervision.model.work import (
@@ -66,7 +66,8 @@ def test_whatever_is_offered_as_a_token_is_compared(token: str) -> None:
 def test_what_is_secret_is_not_shown() -> None:
     handle = Handle(Key("kernel"), 1, "geheim")
     child = Child(address="somewhere", secret="geheim")
-    for shown in (repr(handle), str(handle), repr(child), repr([handle, child])):
+    launch = Launch("geheim", 12.5)
+    for shown in (repr(handle), str(handle), repr(child), repr(launch), repr([handle, child])):
         assert "geheim" not in shown
 
 

@@ -23,7 +23,7 @@ TYPE_CHECKING = False  # as `typing` has it, whose import would take as long as 
 if TYPE_CHECKING:
     import signal as _signal
     import socket
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
     from types import ModuleType, TracebackType
     from typing import Any, Final, final
 
@@ -197,7 +197,8 @@ def _call(
         if hasattr(returned, "cr_frame"):
             return _run_async(returned)
     except Exception as failure:  # noqa: BLE001 - told as the interpreter does, without our frames
-        sys.excepthook(type(failure), failure, _without_own(failure, 1))
+        frames = _without_own(failure, 1)
+        sys.excepthook(type(failure), failure.with_traceback(frames), frames)
         return 1
     return 0
 
@@ -220,20 +221,23 @@ def _run_async(coroutine: Coroutine[Any, Any, object]) -> int:
 
     asked = False
 
-    async def watch(received: AsyncIterator[int], scope: trio.CancelScope) -> None:
-        nonlocal asked
-        async for _ in received:
-            asked = True
-            scope.cancel()
-
     async def main() -> None:
-        with (
-            trio.open_signal_receiver(_signal.SIGTERM) as received,
-            trio.CancelScope() as scope,
-        ):
-            # A system task: a nursery would wrap what the coroutine raises in a group.
-            trio.lowlevel.spawn_system_task(watch, received, scope)
-            await coroutine
+        scope = trio.CancelScope()
+        token = trio.lowlevel.current_trio_token()
+
+        def ask(_number: int, _frame: object) -> None:
+            nonlocal asked
+            asked = True
+            token.run_sync_soon(scope.cancel, idempotent=True)
+
+        # No task receives the signal: a nursery would wrap what the coroutine raises in a group,
+        # and a system task would outlive a coroutine that returns at once.
+        _signal.signal(_signal.SIGTERM, ask)
+        try:
+            with scope:
+                await coroutine
+        finally:
+            _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
 
     trio.run(main)
     return 128 + int(_signal.SIGTERM) if asked else 0
@@ -319,8 +323,8 @@ def _digest_of(file: Any) -> str:
 def _traceback(failure: BaseException) -> str:
     import traceback  # noqa: PLC0415 - only for what fails
 
-    frames = _without_own(failure, 2)
-    return "".join(traceback.format_exception(type(failure), failure, frames))
+    failure.__traceback__ = _without_own(failure, 2)
+    return "".join(traceback.format_exception(failure))
 
 
 def _without_own(failure: BaseException, own: int) -> TracebackType | None:

@@ -94,6 +94,22 @@ def wait_readable(fd: int, seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
+def without_own_frames(stack: bytes) -> bytes:
+    """A stack without the frames that called the code, with which each thread's may end."""
+    here = without_own_frames.__code__.co_filename
+    own = tuple(
+        b'  File "%s", ' % os.fsencode(name)
+        for name in (here, os.path.join(os.path.dirname(here), "code.py"), "<string>")
+    )
+    kept: list[bytes] = []
+    ending = True
+    for line in reversed(stack.splitlines()):
+        ending = not line or (ending and line.startswith(own))
+        if not line or not ending:
+            kept.append(line)
+    return b"\n".join(reversed(kept))
+
+
 def close_others(kept: Container[int]) -> None:
     """Close every descriptor but those, and the first three."""
     for name in os.listdir("/proc/self/fd"):
@@ -569,15 +585,20 @@ class Guard:
             while len(told) < MAX_STACK and wait_readable(self.stack, patience):
                 told += os.read(self.stack, MAX_STACK - len(told))
                 patience = STACK_QUIET
-        return (told + b"\n" + self.kernel_view()).strip()
+        return (without_own_frames(told) + b"\n\n" + self.kernel_view()).strip()
 
     def kernel_view(self) -> bytes:
         """What the kernel says of the code's process and of those right below it."""
         lines = [b"as the kernel sees it:"]
+        with open("/proc/self/cmdline", "rb") as file:
+            own = file.read(256)
+        forked = str(self.order.get("specifier", "about to run")).encode()
         for pid in (self.pid, *children_of(self.pid)):
             try:
                 with open(f"/proc/{pid}/cmdline", "rb") as file:
-                    command = file.read(256).replace(b"\0", b" ")
+                    command = file.read(256)
+                # What was only forked has this process's arguments, which tell nothing of it.
+                command = forked if command == own else command.replace(b"\0", b" ")
                 with open(f"/proc/{pid}/stat", "rb") as file:
                     state = file.read().rpartition(b")")[2].split()[0]
                 with open(f"/proc/{pid}/wchan", "rb") as file:

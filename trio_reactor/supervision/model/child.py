@@ -29,6 +29,9 @@ class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     boot_id: str = ""
     """Which start of the machine that clock counts from."""
 
+    def __repr__(self) -> str:
+        return f"<Launch by {self.by}>"
+
 
 class Child(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A registered child."""

@@ -156,7 +156,13 @@ class Loads:
             await _still_wanted()
             unit.renew(self._told_deadline(session))
             with _budget(options.load_timeout, f"{handle}: the code did not load"):
-                code = await unit.start()
+                job.starting = True
+                try:
+                    code = await unit.start()
+                finally:
+                    job.starting = False
+            if job.lost:
+                self._stop_exited(session)
         await _still_wanted()
         await self._transitions.proceed(session, CodeLoaded(code)).wait()
         return code
@@ -202,6 +208,18 @@ class Loads:
 
     def exited(self, session: Session) -> None:
         """The execution of a session has ended by itself, or can no longer be observed."""
+        job = session.job
+        if job is None or not job.starting:
+            self._stop_exited(session)
+        elif not job.lost:
+            # Why it ended was told before it did, and `start` is about to say so: code that failed
+            # is not taken for code that ended, whichever of the two is heard of first.
+            job.lost = True
+            self._alarms.after(
+                self._options.confirmation_timeout, lambda: self._stop_exited(session)
+            )
+
+    def _stop_exited(self, session: Session) -> None:
         self._stops.begin(session, Stop("exited", exit=session.exit))
 
     def _failed(self, session: Session, job: LoadJob, failure: Exception) -> None:
@@ -213,8 +231,8 @@ class Loads:
         if self._owner.stopping.is_set and isinstance(failure, Closed):
             self._stops.begin(session, Stop("shutdown"))
             return
-        if session.exit is not None and not isinstance(failure, CodeFailed):
-            self.exited(session)
+        if (job.lost or session.exit is not None) and not isinstance(failure, CodeFailed):
+            self._stop_exited(session)
             return
         ended = isinstance(failure, ExecutionFailed) and session.unit is not None
         if not ended:

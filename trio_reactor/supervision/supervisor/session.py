@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, cast, final
 
 import trio
 
@@ -33,7 +33,7 @@ __all__ = ["LoadJob", "Session", "stopped_error"]
 class LoadJob:
     """A load under way: one, however many ask for it."""
 
-    __slots__ = ("done", "hang_timeout", "outcome", "scope", "work")
+    __slots__ = ("done", "hang_timeout", "lost", "outcome", "scope", "starting", "work")
 
     def __init__(self, work: Work, hang_timeout: float | None) -> None:
         self.work = work
@@ -41,6 +41,10 @@ class LoadJob:
         self.outcome: Outcome[CodeIdentity] = Outcome()
         self.scope = trio.CancelScope()
         """What a stop cancels."""
+        self.starting = False
+        """Whether the execution is being asked to load the code."""
+        self.lost = False
+        """Whether the execution ended while it was."""
         self.done = trio.Event()
         """Its task is over."""
 
@@ -94,8 +98,12 @@ class Session:
 
     @property
     def exit(self) -> ExitStatus | None:
-        """How its execution ended, if that was observed."""
-        return None if self.unit is None else self.unit.exit
+        """How its execution ended, if that was observed; unknown if what was told cannot be."""
+        exited = None if self.unit is None else cast("object", self.unit.exit)
+        if exited is None or (isinstance(exited, ExitStatus) and _is_recordable(exited)):
+            return exited
+        # That it ended was observed; one adapter's nonsense must not keep it from being recorded.
+        return ExitStatus()
 
     def error(self) -> LeaseExpired | SessionStopped | None:
         """Why it takes no more operations, as a fresh error; `None` if it takes them."""
@@ -106,6 +114,13 @@ class Session:
                 status = getattr(phase.termination, "exit", None)
             return stopped_error(self.record, phase.stop, status or self.exit)
         return None
+
+
+def _is_recordable(status: ExitStatus) -> bool:
+    numbers: tuple[object, object] = (status.code, status.signal)
+    return all(
+        number is None or (type(number) is int and -(2**63) <= number < 2**63) for number in numbers
+    )
 
 
 def stopped_error(

@@ -101,15 +101,20 @@ class Stops:
     async def _look_and_stop(self, session: Session, again: Callable[[], None]) -> None:
         unit = session.unit
         assert unit is not None  # noqa: S101 - it is loaded
-        heard_at = unit.heard_at
         stack: str | None = None
         failure: FailureRecord | None = None
+        heard = False
         try:
-            with trio.fail_after(self._options.confirmation_timeout):
-                stack = (await unit.stack())[: self._options.max_detail]
-        except Exception as raised:  # noqa: BLE001 - recorded; it is stopped all the same
+            heard_at = unit.heard_at
+            try:
+                with trio.fail_after(self._options.confirmation_timeout):
+                    stack = (await unit.stack())[: self._options.max_detail]
+            except Exception as raised:  # noqa: BLE001 - recorded; it is stopped all the same
+                failure = FailureRecord.of(raised)
+            heard = unit.heard_at > heard_at
+        except Exception as raised:  # noqa: BLE001 - recorded; what cannot be heard is silent
             failure = FailureRecord.of(raised)
-        if unit.heard_at > heard_at:
+        if heard:
             again()
         elif session.is_live:
             self.begin(session, Stop("unresponsive", failure=failure, stack=stack))
@@ -191,9 +196,10 @@ class Stops:
         if self._owner.closing.is_set:
             self.causes.extend(causes)
         recorded = tuple(FailureRecord.of(cause) for cause in causes[:_MAX_CAUSES])
-        if unit is None or unit.exit is None or not _was_registered(session):
+        status = session.exit
+        if status is None or not _was_registered(session):
             return NotStarted(recorded)
-        return Killed(unit.exit, recorded) if killed else Exited(unit.exit, recorded)
+        return Killed(status, recorded) if killed else Exited(status, recorded)
 
     async def _ask_then_kill(
         self, session: Session, unit: Unit, causes: list[BaseException]
