@@ -19,7 +19,6 @@ from trio_reactor.supervision import (
     Loading,
     LocalProcesses,
     SqliteStore,
-    StaleSession,
     Stopping,
     Supervisor,
     SupervisorOptions,

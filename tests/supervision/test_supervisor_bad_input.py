@@ -36,6 +36,7 @@ from trio_reactor.supervision import (
     Loaded,
     Loading,
     LocalProcesses,
+    MemoryStore,
     Open,
     PythonCode,
     RecordUnreadable,
@@ -340,6 +341,22 @@ def test_an_option_that_is_wrong_is_named(wrong: Any) -> None:
 def test_a_default_lease_beyond_the_longest_is_named() -> None:
     with pytest.raises(ValueError, match=r"lease .7200.0. is longer than max_lease .3600.0."):
         SupervisorOptions(lease=7200.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"store": "journal.db"}, "store must be .*, not 'journal.db'"),
+        ({"store": MemoryStore}, "store must be .*, not <class"),
+        ({"execution": None}, "execution must be .*, not None"),
+        ({"options": {"lease": 3.0}}, "options must be .*, not {'lease'"),
+    ],
+)
+async def test_what_a_supervisor_cannot_be_made_from_is_named(given: Any, named: str) -> None:
+    chosen: Any = {"store": MemoryStore(), "execution": LocalProcesses()} | given
+    with pytest.raises(TypeError, match=named):
+        async with open_supervisor(**chosen):
+            raise AssertionError("it was served")
 
 
 # ------------------------------------------------------------------------- the journal
