@@ -38,7 +38,7 @@ from trio_reactor.supervision.model.machine import (
     StopBegun,
     advance,
 )
-from trio_reactor.supervision.model.records import SessionRecord, Stopped, Stopping
+from trio_reactor.supervision.model.records import SessionRecord, Stopping
 
 from .health import Health
 from .registry import Registry
@@ -155,10 +155,9 @@ class Transitions:
             session.job = session.attempt = None
             self._registry.has_stopped(session)
             self._registry.forget(forgets)
-            handle, phase = record.handle, record.phase
-            assert isinstance(phase, Stopped)  # noqa: S101 - that is what was committed
+            handle, stop = record.handle, record.phase.stop  # type: ignore[union-attr]
             told = SessionRecovered if recovered else SessionStopped
-            self.publish(told(handle.key, handle.generation, phase.stop, termination))
+            self.publish(told(handle.key, handle.generation, stop, termination))
             if termination.causes:
                 _log.warning("%s: cleaning up failed", handle)
                 self.publish(CleanupFailed(handle.key, handle.generation, termination.causes))
