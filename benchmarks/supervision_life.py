@@ -74,7 +74,7 @@ class Life(Asks):
         self.store = FaultyStore(world.ledger, faults, crashed=self._die)
         self._others: trio.Nursery
         self._said: dict[Named, int] = {}
-        self._stopped: dict[Named, said.SessionStopped] = {}
+        self._stopped: dict[Named, said.SessionStopped | said.SessionRecovered] = {}
         self._closed = False
         self._left_at = 0.0
         self._watching = trio.CancelScope()
@@ -235,6 +235,8 @@ class Life(Asks):
         self.world.simulation.record(type(event).__name__)
         if isinstance(event, said.SessionAdopted):
             self.world.adopted.add((str(event.key), event.generation))
+        if isinstance(event, said.SessionRecovered):
+            self._stopped[str(event.key), event.generation] = event  # its last word, said once
         if not isinstance(event, _STEPS):
             return
         step = _STEPS.index(type(event))

@@ -55,7 +55,7 @@ class _StillUnit:
         return _ENFORCED
 
     @property
-    def channel(self) -> trio.abc.Stream:
+    def channel(self) -> trio.abc.HalfCloseableStream:
         raise NotImplementedError
 
     @property

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Never, assert_type
 
+from trio.abc import HalfCloseableStream
+
 from trio_reactor.supervision import (
     CodeIdentity,
     Execution,
@@ -29,6 +31,7 @@ async def life(execution: Execution) -> None:
         assert_type(record, SessionRecord)
         assert_type(await supervisor.load(record.handle, "worker:main"), CodeIdentity)
         assert_type(supervisor.renew(record.handle), float)
+        assert_type(supervisor.channel(record.handle), HalfCloseableStream)
         assert_type(supervisor.status(record.handle), SessionStatus)
         assert_type(await supervisor.wait_stopped(record.handle), Stopped)
         assert_type(await supervisor.dispose(record.handle), Termination)

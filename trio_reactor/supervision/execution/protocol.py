@@ -109,7 +109,7 @@ class Unit(Protocol):
         ...
 
     @property
-    def channel(self) -> trio.abc.Stream:
+    def channel(self) -> trio.abc.HalfCloseableStream:
         """The application's end of the channel to the code.
 
         What the code sent before it ended can still be received after that; then it ends.

@@ -120,9 +120,20 @@ def _check_directory(given: str | None) -> None:
 Work: TypeAlias = PythonCode | Command
 
 
-def as_work(work: Work | str) -> Work:
-    """What is to run; a text is the specifier of a Python callable."""
-    return PythonCode(work) if isinstance(work, str) else work
+def as_work(given: object) -> Work:
+    """What is to run; a text is the specifier of a Python callable.
+
+    Raises:
+        TypeError: It is nothing that runs.
+        ValueError: The text is no specifier.
+    """
+    if isinstance(given, str):
+        return PythonCode(given)
+    if not isinstance(given, PythonCode | Command):
+        raise TypeError(
+            f"what runs must be a PythonCode, a Command, or a text, not {type(given).__name__}"
+        )
+    return given
 
 
 class CodeIdentity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -114,7 +114,7 @@ class Service:
         return self._record
 
     @property
-    def channel(self) -> trio.abc.Stream:
+    def channel(self) -> trio.abc.HalfCloseableStream:
         """The application's end of the channel to the newest session's code.
 
         Each session has one of its own.

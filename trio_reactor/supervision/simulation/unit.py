@@ -94,7 +94,7 @@ class SimulatedUnit:
         return self._made_at if self.simulated.heard is None else self.simulated.heard
 
     @property
-    def channel(self) -> trio.abc.Stream:
+    def channel(self) -> trio.abc.HalfCloseableStream:
         """The application's end of its channel."""
         return self._channel
 

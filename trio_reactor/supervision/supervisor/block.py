@@ -49,13 +49,17 @@ async def open_supervisor(
         name: What it is called in messages and events.
 
     Raises:
+        TypeError: The store, the execution or the options are none; nothing was opened.
         StoreError, RecordUnreadable: The journal could not be opened or read; nothing was
             overwritten.
         BaseExceptionGroup: What was left behind may still run, or could not be journaled; or the
             body's error, with everything that failed while it closed.
         BaseException: What the block of an owner raises.
     """
-    options = options or SupervisorOptions()
+    options = SupervisorOptions() if options is None else options
+    _check("store", store, "open", "SqliteStore(path)")
+    _check("execution", execution, "launch", "LocalProcesses()")
+    _check("options", options, "max_lease", "SupervisorOptions(lease=10.0)")
     world = world or SystemWorld()
     publisher = (events or EventChannel(world=world)).publisher(name)
     ending = options.grace + 3 * options.confirmation_timeout + _MARGIN
@@ -87,6 +91,12 @@ async def open_supervisor(
                 raise
             if own is not None:
                 raise own from None
+
+
+def _check(name: str, given: object, has: str, example: str) -> None:
+    """See that an argument can be what it stands for, and not its class."""
+    if isinstance(given, type) or not hasattr(given, has):
+        raise TypeError(f"{name} must be one, such as {example}, not {given!r}")
 
 
 def _echoes(leaf: BaseException, poison: BaseException | None) -> bool:

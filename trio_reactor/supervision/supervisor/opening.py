@@ -77,7 +77,8 @@ class Opens:
             generation = await self._keys.claim(key, expected)
             if generation != expected:
                 raise StaleSession(
-                    f"{key}: the highest generation is {generation or None}, not {expected or None}"
+                    f"{key}: the highest generation is {generation or None}, "
+                    f"and {expected or None} was expected"
                 )
             await self._supersede(key)
             self._admits()

@@ -111,14 +111,11 @@ class Supervisor:
             StoreError: The journal could not take it.
             SupervisorPoisoned: The supervisor cannot vouch for what it holds.
             Closed: It closes, or drains.
-            ValueError: An argument cannot be.
+            ValueError, TypeError: An argument cannot be; it is named.
         """
-        key = Key(key) if isinstance(key, str) else key
-        request = self._owner.world.token() if request is None else request
-        check_name("request", request)
-        expected = 0 if expected_generation is None else expected_generation
-        if expected < 0:
-            raise ValueError(f"expected_generation must not be negative, not {expected}")
+        key = _as_key(key)
+        request = self._owner.world.token() if request is None else _as_request(request)
+        expected = _as_generation(expected_generation)
         options = self._engine.options
         lease = options.lease if lease is None else _checked("lease", lease, options.max_lease)
         self._engine.check_opening()
@@ -127,7 +124,7 @@ class Supervisor:
             request=request,
             expected=expected,
             lease=lease,
-            limits=negotiate(options.limits, limits),
+            limits=negotiate(options.limits, _as_limits(limits)),
         )
 
     def renew(self, handle: Handle) -> float:
@@ -158,7 +155,9 @@ class Supervisor:
         """Run code in a session; returns when it is loaded.
 
         Asking twice for the same is one load with one result.  Cancelling only leaves: the load
-        goes on.
+        goes on.  Of code that ends as soon as it is loaded, either its identity is returned or
+        `SessionStopped` raised, with the reason `exited` and how it ended; `wait_stopped` tells
+        that in both cases.
 
         Args:
             handle: The session.
@@ -174,6 +173,7 @@ class Supervisor:
             SessionConflict: It was asked to load something else before.
             StaleSession: There is no such session.
             RecordRefused: What runs cannot be recorded; nothing has changed.
+            ValueError, TypeError: An argument cannot be; it is named, and nothing has changed.
             SupervisorPoisoned, Closed, StoreError: As of `open`.
         """
         self._engine.check_beginning()
@@ -193,7 +193,7 @@ class Supervisor:
             StaleSession: There is no such session.
             TerminationUnconfirmed: Its execution may still run.
         """
-        session = self._engine.registry.find(handle)
+        session = self._engine.registry.find(_as_handle(handle))
         phase = session.record.phase
         if isinstance(phase, Stopped):
             await trio.lowlevel.checkpoint()
@@ -210,7 +210,7 @@ class Supervisor:
             StaleSession: There is no such session.
             TerminationUnconfirmed: Its execution may still run.
         """
-        session = self._engine.registry.find(handle)
+        session = self._engine.registry.find(_as_handle(handle))
         phase = session.record.phase
         if isinstance(phase, Stopped):
             await trio.lowlevel.checkpoint()
@@ -233,7 +233,7 @@ class Supervisor:
         Raises:
             StaleSession: There is no such session.
         """
-        session = self._engine.registry.find(handle)
+        session = self._engine.registry.find(_as_handle(handle))
         remaining = None
         if session.is_live:
             remaining = max(session.deadline - self._owner.world.boottime(), 0.0)
@@ -247,15 +247,16 @@ class Supervisor:
         Raises:
             StoreError: It could not be asked for.
         """
-        key = Key(key) if isinstance(key, str) else key
+        key = _as_key(key)
         return await self._engine.keys.high_water(key) or None
 
     # ------------------------------------------------------------------------------ executions
 
-    def channel(self, handle: Handle) -> trio.abc.Stream:
+    def channel(self, handle: Handle) -> trio.abc.HalfCloseableStream:
         """The application's end of the channel to a session's code.
 
-        What the code sent before it ended can be received until the session is forgotten.
+        `send_eof` tells the code that nothing more comes.  What the code sent before it ended can
+        be received until the session is forgotten.
 
         Raises:
             StaleSession: There is no such session.
@@ -298,7 +299,7 @@ class Supervisor:
         Raises:
             BaseExceptionGroup: `TerminationUnconfirmed` of each that may still run.
         """
-        return await self._engine.drain(_checked("timeout", timeout, MAX_DURATION, least=0.0))
+        return await self._engine.drain(_checked("timeout", timeout, MAX_DURATION, from_zero=True))
 
     async def wait_failed(self) -> Never:
         """Sleep until the supervisor is poisoned, and raise why; cancelling only leaves.
@@ -322,7 +323,7 @@ class Supervisor:
     # -------------------------------------------------------------------------------- checking
 
     def _live(self, handle: Handle) -> Session:
-        session = self._engine.registry.find(handle)
+        session = self._engine.registry.find(_as_handle(handle))
         self._engine.expire(session)
         error = session.error()
         if error is not None:
@@ -330,7 +331,7 @@ class Supervisor:
         return session
 
     def _unit(self, handle: Handle) -> Unit:
-        session = self._engine.registry.find(handle)
+        session = self._engine.registry.find(_as_handle(handle))
         if session.unit is None:
             raise session.error() or SessionStopped(
                 f"{handle} has loaded nothing", reason="not-loaded"
@@ -338,13 +339,50 @@ class Supervisor:
         return session.unit
 
 
-def _checked(name: str, seconds: float, most: float, *, least: float | None = None) -> float:
-    floor = 0.0 if least is None else least
-    if (
-        not isfinite(seconds)
-        or seconds > most
-        or seconds < floor
-        or (seconds <= 0 and least is None)
-    ):
-        raise ValueError(f"{name} must be a number of seconds up to {most:g}, not {seconds}")
-    return float(seconds)
+def _checked(name: str, given: object, most: float, *, from_zero: bool = False) -> float:
+    """A number of seconds.  What a caller gave is looked at whatever its type says."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {given!r}")
+    if not isfinite(given) or given > most or given < 0 or (given == 0 and not from_zero):
+        least = "at least 0" if from_zero else "more than 0"
+        raise ValueError(f"{name} must be {least} and at most {most:.10g} seconds, not {given}")
+    return float(given)
+
+
+def _as_key(given: object) -> Key:
+    if isinstance(given, str):
+        return Key(given)
+    if not isinstance(given, Key):
+        raise TypeError(f"a key must be a Key or a text, not {given!r}")
+    return given
+
+
+def _as_handle(given: object) -> Handle:
+    if not isinstance(given, Handle):
+        # It may be somebody's token, so it is not shown.
+        raise TypeError(f"a handle must be a Handle, not of type {type(given).__name__}")
+    return given
+
+
+def _as_request(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"request must be a text, not {given!r}")
+    check_name("request", given)
+    return given
+
+
+def _as_generation(given: object) -> int:
+    """The generation that is expected; `None` is none, so 0."""
+    if given is None:
+        return 0
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError(f"expected_generation must be a whole number or None, not {given!r}")
+    if given < 0:
+        raise ValueError(f"expected_generation must not be negative, not {given}")
+    return given
+
+
+def _as_limits(given: object) -> Limits:
+    if not isinstance(given, Limits):
+        raise TypeError(f"limits must be Limits, not {given!r}")
+    return given
