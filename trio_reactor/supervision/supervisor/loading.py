@@ -161,8 +161,6 @@ class Loads:
                     code = await unit.start()
                 finally:
                     job.starting = False
-            if job.lost:
-                self._stop_exited(session)
         await _still_wanted()
         await self._transitions.proceed(session, CodeLoaded(code)).wait()
         return code
@@ -208,18 +206,6 @@ class Loads:
 
     def exited(self, session: Session) -> None:
         """The execution of a session has ended by itself, or can no longer be observed."""
-        job = session.job
-        if job is None or not job.starting:
-            self._stop_exited(session)
-        elif not job.lost:
-            # Why it ended was told before it did, and `start` is about to say so: code that failed
-            # is not taken for code that ended, whichever of the two is heard of first.
-            job.lost = True
-            self._alarms.after(
-                self._options.confirmation_timeout, lambda: self._stop_exited(session)
-            )
-
-    def _stop_exited(self, session: Session) -> None:
         self._stops.begin(session, Stop("exited", exit=session.exit))
 
     def _failed(self, session: Session, job: LoadJob, failure: Exception) -> None:
@@ -227,12 +213,15 @@ class Loads:
         if not is_expected(failure):
             self._health.poison(failure)
         if not session.is_live:
-            return  # the stop has told them why, or tells them when the exit is known
+            if isinstance(failure, CodeFailed):
+                # Its end was heard of first.  Why it ended is told to who waits all the same.
+                job.outcome.fail(_afresh(failure))
+            return  # else the stop has told them why, or tells them when the exit is known
         if self._owner.stopping.is_set and isinstance(failure, Closed):
             self._stops.begin(session, Stop("shutdown"))
             return
-        if (job.lost or session.exit is not None) and not isinstance(failure, CodeFailed):
-            self._stop_exited(session)
+        if session.exit is not None and not isinstance(failure, CodeFailed):
+            self.exited(session)
             return
         ended = isinstance(failure, ExecutionFailed) and session.unit is not None
         if not ended:

@@ -33,7 +33,7 @@ __all__ = ["LoadJob", "Session", "stopped_error"]
 class LoadJob:
     """A load under way: one, however many ask for it."""
 
-    __slots__ = ("done", "hang_timeout", "lost", "outcome", "scope", "starting", "work")
+    __slots__ = ("done", "hang_timeout", "outcome", "scope", "starting", "work")
 
     def __init__(self, work: Work, hang_timeout: float | None) -> None:
         self.work = work
@@ -43,8 +43,6 @@ class LoadJob:
         """What a stop cancels."""
         self.starting = False
         """Whether the execution is being asked to load the code."""
-        self.lost = False
-        """Whether the execution ended while it was."""
         self.done = trio.Event()
         """Its task is over."""
 

@@ -77,8 +77,10 @@ class Stops:
             self._alarms.cancel(session.alarm)
         job = session.job
         if job is not None:
-            if stop.reason != "load-failed":
-                # A failed load tells its waiters by itself, or waits for the exit status.
+            tells = stop.reason == "load-failed" or (stop.reason == "exited" and job.starting)
+            if not tells:
+                # A failed load tells its waiters by itself, or waits for the exit status; so does
+                # one whose execution has ended, since `start` may be about to say why.
                 record = session.record
                 job.outcome.fail(lambda: stopped_error(record, stop, session.exit))
             job.scope.cancel()
