@@ -7,6 +7,7 @@ for it.  The code's processes can read it and not write.
 from __future__ import annotations
 
 import os
+from math import isnan
 from typing import Final, final
 
 __all__ = ["SLOT_BYTES", "Deadlines"]
@@ -44,7 +45,7 @@ class Deadlines:
 
 def tell(fd: int, slot: int, at: float) -> None:
     """Write down an instant, twice: who reads two different ones reads again."""
-    told = max(0, min(_FAR, int(at * 1e9))) if at < _FAR / 1e9 else _FAR
+    told = 0 if isnan(at) else max(0, min(_FAR, int(at * 1e9))) if at < _FAR / 1e9 else _FAR
     encoded = told.to_bytes(8, "little")
     os.pwrite(fd, encoded + encoded, slot)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from math import isnan
 from typing import Final
 
 __all__ = ["make_timer", "set_timer"]
@@ -76,5 +77,7 @@ _FAR: Final = 2**62
 
 
 def _nanoseconds(at: float) -> int:
-    """Within what the kernel takes; zero would switch it off."""
+    """Within what the kernel takes; zero would switch it off.  What is no number is over."""
+    if isnan(at):
+        return 1
     return max(1, min(_FAR, int(at * 1e9))) if at < _FAR / 1e9 else _FAR

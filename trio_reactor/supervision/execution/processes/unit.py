@@ -41,8 +41,19 @@ _MAX_PIECE: Final = 65_536
 _MAX_BURST: Final = 64
 """The most messages, or pieces of output, that are read without looking at other units."""
 _MAX_NAME: Final = 1_024
+_MAX_PATH: Final = 4_096
+_MAX_DIGITS: Final = 10
+"""More than any process id or exit status has."""
 _MAX_DETAIL: Final = 16_384
 """Characters of a traceback, the last ones."""
+
+
+def _number(text: str) -> int | None:
+    """What was told as a number, if it is one that can be meant: who tells it is not trusted."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS):
+        return None
+    return int(text)
 
 
 @final
@@ -271,6 +282,7 @@ class ProcessUnit:
             if not self._send_if_possible(("stack",)):
                 raise ExecutionFailed("the child has ended, or takes no messages")
             told = self._stack = trio.Event()
+            self._stack_told = None  # what was told before is not where it is now
         with trio.move_on_after(STACK_PATIENCE):
             await told.wait()
         if self._stack is told:
@@ -320,20 +332,23 @@ class ProcessUnit:
             case "alive", []:
                 # Only the code's own: what its guard says is no sign that the code lives.
                 self._heard_at = self._world.clock()
-            case "code", [pid] if pid.isdecimal():
-                self._release_code(int(pid))
+            case "code", [pid] if (number := _number(pid)) is not None and number > 0:
+                self._release_code(number)
             case "loaded", [name, digest, version, origin]:
                 self._heard_at = self._world.clock()
                 self._loaded = CodeIdentity(
-                    name, digest, version[:_MAX_NAME] or None, origin or None
+                    name[:_MAX_NAME],
+                    digest[:_MAX_NAME],
+                    version[:_MAX_NAME] or None,
+                    origin[:_MAX_PATH] or None,
                 )
                 self._settle()
             case "failed", [detail]:
                 self._fail(CodeFailed, "the code could not be loaded", detail)
             case "broken", [detail]:
                 self._fail(ExecutionFailed, "the child does not do what it has to", detail)
-            case "exit", [status] if status.lstrip("-").isdecimal():
-                self._status = int(status)
+            case "exit", [status] if (number := _number(status)) is not None:
+                self._status = number
             case "gone", []:
                 self._gone = True
             case "stack", [text]:
@@ -350,7 +365,7 @@ class ProcessUnit:
             return
         try:
             limits.apply(self._plan, pid)
-        except (OSError, ValueError) as failure:
+        except (OSError, ValueError, OverflowError) as failure:
             self._fail(ExecutionFailed, f"the child's limits cannot be set: {failure}")
             self.kill()
             return
