@@ -36,10 +36,11 @@ class LookupClient:
         self._stream, self._heard = stream, b""
         self._say, self._said = trio.open_memory_channel[bytes](MAX_ASKED)
         self._asked: deque[trio.MemorySendChannel[list[str]]] = deque()
-        self.ended, self.said_goodbye = trio.Event(), False
+        self.ended = trio.Event()
+        self.said_goodbye = False
         self.cause = trio.BrokenResourceError("the connection ended without a goodbye")
-        self.ends_at: float | None = None  # on Trio's clock, once the server has said so,
-        self.on_ending: Callable[[float], None] | None = None  # which this is told, in seconds
+        self.ends_at: float | None = None  # by Trio's clock, once the server has announced it
+        self.on_ending: Callable[[float], None] | None = None  # is told of that, in seconds
 
     async def ask(self, *words: str) -> list[str]:
         """The words of the answer.
