@@ -1,6 +1,7 @@
 """A source that is borrowed, for a small service that looks words up, over TCP.
 
-`source` is the whole adapter, which the guide "Write a source" walks through.  `server` is the
+`source` is the whole adapter, about a hundred lines, and `client` is what it stands on, as a
+provider's own library would be.  The guide "Write a source" walks through both.  `server` is the
 other side, and `rig` what the conformance suite needs of it; all run in one process.
 
 The client says `open`, then `find <word>` as often as it likes, and at last `close`.  The server

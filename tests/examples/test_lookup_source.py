@@ -9,9 +9,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from examples.lookup_source.client import MAX_ASKED, MAX_LINE
 from examples.lookup_source.rig import LookupRig, lookup_rig
 from examples.lookup_source.server import LookupServer
-from examples.lookup_source.source import MAX_ASKED, MAX_LINE, LookupSource, lookup_source
+from examples.lookup_source.source import LookupSource, lookup_source
 from trio_reactor.errors import Lost, Overflow, Refused
 from trio_reactor.renewal import (
     AllocationRecord,
@@ -23,6 +24,7 @@ from trio_reactor.renewal import (
 )
 from trio_reactor.renewal.conformance import Case, cases
 from trio_reactor.renewal.errors import refusal
+from trio_reactor.renewal.source import GoingAway
 
 WORDS = {"lease": "what is held for a time", "fence": "what nothing old gets past"}
 
@@ -68,7 +70,9 @@ async def test_who_is_cancelled_takes_nobody_elses_answer() -> None:
         assert await source.find("fence") == WORDS["fence"]
 
 
-@pytest.mark.parametrize("word", ["", "two words", "line\nfind", " lease", "x" * MAX_LINE])
+@pytest.mark.parametrize(
+    "word", ["", "two words", "line\nfind", " lease", "\ud800", "x" * MAX_LINE]
+)
 async def test_what_is_no_word_is_refused_and_not_sent(word: str) -> None:
     async with opened(LookupServer(WORDS)) as source:
         with pytest.raises(Refused):
@@ -177,9 +181,11 @@ async def test_a_server_that_hangs_up_before_it_greets_is_lost(said: bytes) -> N
         (b"bye for now\n", "confirmed", "the server said goodbye"),
         (b"", "unconfirmed", "the connection ended without a goodbye"),
         (b"is half an ans", "unconfirmed", "the connection ended without a goodbye"),
-        (b"is one\nis another\n", "unconfirmed", "broke, or said what was not asked"),
-        (b"\xff\n", "unconfirmed", "broke, or said what was not asked"),
-        (b"x" * 100_000, "unconfirmed", "the connection ended without a goodbye"),
+        (b"is one\nis another\n", "unconfirmed", "broke, or the server said what was not asked"),
+        (b"\xff\n", "unconfirmed", "broke, or the server said what was not asked"),
+        (b"x" * 100_000, "unconfirmed", "broke, or the server said what was not asked"),
+        (b"ends nan\n", "unconfirmed", "broke, or the server said what was not asked"),
+        (b"ends\n", "unconfirmed", "broke, or the server said what was not asked"),
     ],
 )
 async def test_only_a_goodbye_proves_that_the_session_is_over(
@@ -202,6 +208,27 @@ async def test_only_a_goodbye_proves_that_the_session_is_over(
             await source.find("lease")
         assert after.value.outcome == "not-submitted"
         assert (await source.close()).termination == termination
+
+
+async def test_an_end_is_announced_whether_it_was_heard_before_somebody_listened_or_after() -> None:
+    told: list[GoingAway] = []
+    async with talking_to(b"hello one 60\nends 9\n", b"ends 5.5\nis one\n") as source:
+        source.announce_to(told.append)
+        (before,) = told
+        assert 8.0 < before.expires_in <= 9.0
+        assert await source.find("lease") == "one"
+        assert told == [before, GoingAway(5.5)]
+
+
+async def test_nothing_is_asked_once_a_goodbye_was_said() -> None:
+    server = LookupServer(WORDS)
+    async with opened(server) as source, trio.open_nursery() as nursery:
+        server.silent = True
+        nursery.start_soon(source.close)
+        await wait_all_tasks_blocked(0.01)
+        with pytest.raises(Lost) as caught:
+            await source.find("lease")
+        assert caught.value.outcome == "not-submitted"
 
 
 async def test_one_that_is_closed_has_not_ended_by_itself() -> None:
