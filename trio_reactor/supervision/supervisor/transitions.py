@@ -142,7 +142,7 @@ class Transitions:
         self,
         session: Session,
         termination: Termination,
-        ended: Callable[[], None],
+        ended: Callable[[BaseException | None], None],
         *,
         recovered: bool = False,
     ) -> None:
@@ -151,7 +151,7 @@ class Transitions:
         Args:
             session: A session that is stopping.
             termination: What was observed.
-            ended: Called once the journal has it, or cannot take it.
+            ended: Called once the journal has it, with `None`, or with why it cannot take it.
             recovered: Whether an earlier supervisor had it.
         """
         before = session.ahead
@@ -172,12 +172,12 @@ class Transitions:
                 self.publish(CleanupFailed(handle.key, handle.generation, termination.causes))
             for forgotten in forgets:
                 self.publish(SessionForgotten(forgotten.key, forgotten.generation))
-            ended()
+            ended(None)
 
-        def refused(_: BaseException) -> None:
+        def refused(failure: BaseException) -> None:
             session.journaled = False
             self._registry.keep(session, forgets)
-            ended()
+            ended(failure)
 
         def bare() -> SessionRecord:
             stop = stopping(before.before, _bare_stop(before.stop))
