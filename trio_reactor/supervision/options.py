@@ -84,7 +84,8 @@ class SupervisorOptions(BaseModel):
     """Stopped sessions whose records are kept; the oldest beyond that are forgotten."""
 
     max_transitions: _Count = 65_536
-    """Transitions that may wait for the journal."""
+    """Transitions that may wait for the journal; those that stop and end sessions, at most two of
+    each, are taken beyond it too."""
 
     max_detail: _Count = 8_192
     """Characters of what failing code or a stack said that are recorded."""

@@ -13,7 +13,7 @@ from typing import final
 import msgspec
 
 from trio_reactor.channel import Publisher
-from trio_reactor.errors import Closed, Overflow
+from trio_reactor.errors import Closed
 from trio_reactor.events import FailureRecord
 from trio_reactor.supervision.errors import RecordRefused
 from trio_reactor.supervision.events import (
@@ -201,14 +201,18 @@ class Transitions:
         committed: Callable[[SessionRecord], None],
         refused: Callable[[BaseException], None],
     ) -> None:
-        """Give a record to the journal, or the bare one if that cannot be written down.
+        """Give the record of an end to the journal, or the bare one if that cannot be written.
 
         If neither can be given to it, the supervisor is poisoned.
         """
 
         def submit(chosen: SessionRecord) -> None:
             self._writer.submit(
-                chosen, forgets=forgets, committed=partial(committed, chosen), refused=refused
+                chosen,
+                forgets=forgets,
+                ends=True,
+                committed=partial(committed, chosen),
+                refused=refused,
             )
 
         try:
@@ -216,7 +220,7 @@ class Transitions:
                 submit(record)
             except RecordRefused:
                 submit(bare())
-        except (Overflow, Closed, RecordRefused) as failure:
+        except (Closed, RecordRefused) as failure:
             self._health.poison(failure)
             refused(failure)
 
