@@ -78,7 +78,8 @@ class SupervisorOptions(BaseModel):
     """Sessions at one time that are not stopped."""
 
     max_starting: _Count = 64
-    """Executions that may be starting at one time; others wait."""
+    """Executions that may be starting at one time, those of loads that were given up included until
+    they have ended; others wait."""
 
     max_stopped: _Count = 1_024
     """Stopped sessions whose records are kept; the oldest beyond that are forgotten."""
