@@ -286,7 +286,8 @@ class Life(Asks):
             if session.is_live:
                 self.wrong(f"{session!r} is live, and its supervisor has closed")
             stopped, record = self._stopped.get(name), world.ledger.records.get(name)
-            if isinstance(session.record.phase, Stopped) and session.ending is not None:
+            phase = session.record.phase
+            if isinstance(phase, Stopped) and not phase.recovered and session.ending is not None:
                 if stopped is None:
                     self.wrong(f"{session!r} has stopped, and nobody was told")
                 elif record is None:

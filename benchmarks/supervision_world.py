@@ -293,8 +293,6 @@ class World:
         """Have one supervisor live; returns whether it died."""
         orphaned = self.chance.choice(("kill", *[self.orphaned] * 4))
         settings = {**self.options, "orphaned": orphaned}
-        if last:  # it has everything to recover at once
-            settings["max_transitions"] = 1_000
         options = SupervisorOptions.model_validate(settings)
         records = self.ledger.records
         self.left = {n for n, record in records.items() if isinstance(record.phase, Stopping)}

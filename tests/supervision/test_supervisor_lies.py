@@ -14,6 +14,7 @@ from trio_reactor.supervision import (
     Exited,
     ExitStatus,
     Loaded,
+    SessionStopped,
     Stopped,
     Supervisor,
     SupervisorOptions,
@@ -127,3 +128,29 @@ async def test_a_signal_that_raises_does_not_keep_a_stop_from_being_confirmed(au
         assert await supervisor.dispose(liar)
         honest = (await supervisor.open("honest")).handle
         supervisor.renew(honest)
+
+
+async def test_a_child_that_cannot_be_told_its_deadline_is_its_own_sessions_fault(autojump_clock):
+    told = []
+
+    def renew(unit: Any) -> Any:
+        def once(deadline: float) -> None:
+            told.append(deadline)
+            if len(told) > 1:
+                raise RuntimeError("a defect of the adapter")
+            unit.renew(deadline)
+
+        return once
+
+    async with stage() as s, lied_to(s, renew=renew) as supervisor:
+        liar = (await supervisor.open("liar")).handle
+        honest = (await supervisor.open("honest")).handle
+        await supervisor.load(liar, "worker:main")
+        await supervisor.load(honest, "worker:main")
+        with pytest.raises(SessionStopped, match="unresponsive"):
+            supervisor.renew(liar)
+        stopped = await supervisor.wait_stopped(liar)
+        assert stopped.stop.failure is not None
+        assert isinstance(stopped.termination, Exited)
+        supervisor.renew(honest)
+        assert isinstance(supervisor.status(honest).phase, Loaded)

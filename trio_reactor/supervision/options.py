@@ -78,13 +78,15 @@ class SupervisorOptions(BaseModel):
     """Sessions at one time that are not stopped."""
 
     max_starting: _Count = 64
-    """Executions that may be starting at one time; others wait."""
+    """Executions that may be starting at one time, those of loads that were given up included until
+    they have ended; others wait."""
 
     max_stopped: _Count = 1_024
     """Stopped sessions whose records are kept; the oldest beyond that are forgotten."""
 
     max_transitions: _Count = 65_536
-    """Transitions that may wait for the journal."""
+    """Transitions that may wait for the journal; those that stop and end sessions, at most two of
+    each, are taken beyond it too."""
 
     max_detail: _Count = 8_192
     """Characters of what failing code or a stack said that are recorded."""

@@ -68,7 +68,8 @@ class Writer:
         name: What the journal is called in messages.
         on_failed: Told of each failure of the journal, and of what a callback of a write raised;
             a defect is what `errors.is_expected` says it is.  Synchronous; must not raise.
-        max_transitions: How many may wait, those that are being committed included.
+        max_transitions: How many may wait, those that are being committed included; the ends of
+            sessions are counted, but not refused.
         max_batch: How many are committed together at most.
 
     Raises:
@@ -127,6 +128,7 @@ class Writer:
         record: SessionRecord,
         *,
         forgets: tuple[Handle, ...] = (),
+        ends: bool = False,
         committed: Callable[[], None],
         refused: Callable[[BaseException], None],
     ) -> Write:
@@ -138,6 +140,8 @@ class Writer:
         Args:
             record: What the session has become.
             forgets: Stopped sessions whose records are deleted in the same transaction.
+            ends: Whether it is of a session's end, which cannot be put off: taken beyond
+                `max_transitions` too.  A session has two of these at most, which bounds them.
             committed: Called when it is durable.
             refused: Called with what it was refused for, when it is not.
 
@@ -148,7 +152,7 @@ class Writer:
         """
         if self._closed or self._ended:
             raise Closed(f"{self.name}: the writer is closed")
-        if len(self._queue) + len(self._in_flight) >= self._max_transitions:
+        if not ends and len(self._queue) + len(self._in_flight) >= self._max_transitions:
             raise Overflow(
                 f"{self.name}: max_transitions={self._max_transitions} is reached",
                 missed=1,

@@ -53,8 +53,9 @@ StopReason = Literal[
 
 `disposed`: it was asked to.  `expired`: its lease ran out.  `superseded`: a newer session of its
 key was opened.  `exited`: its execution ended by itself.  `load-failed`: the code could not be
-loaded, or the execution failed before it was.  `unresponsive`: it was silent for `hang_timeout`.
-`shutdown`: its supervisor closed.  `fenced`: this host may no longer hold what it held.
+loaded, or the execution failed before it was.  `unresponsive`: it was silent for `hang_timeout`,
+or could not be told its deadline.  `shutdown`: its supervisor closed.  `fenced`: this
+host may no longer hold what it held.
 `recovered`: its supervisor ended without a close, and the next one found it.  `taken-over`: its
 host died, and another took the key.
 """

@@ -160,19 +160,31 @@ class Engine:
             self.stops.begin(session, Stop("expired"))
 
     def renew(self, session: Session) -> float:
-        """Move a live session's deadline; returns the seconds it has left."""
+        """Move a live session's deadline; returns the seconds it has left.
+
+        Raises:
+            SessionStopped: Its child could not be told, and so it stops.
+        """
         lease = session.record.lease
         session.deadline = self._world.boottime() + lease
         self._tell(session)
+        error = session.error()
+        if error is not None:
+            raise error
         return lease
 
     def _tell(self, session: Session) -> None:
         """Tell a session's child when it has to end.
 
         One that is not registered yet is told when it is: so long, its launch's deadline holds.
+        One that cannot be told ends at the deadline it knows of: its session stops, and no other.
         """
-        if session.unit is not None and child_of(session.record.phase) is not None:
+        if session.unit is None or child_of(session.record.phase) is None:
+            return
+        try:
             session.unit.renew(self.told_deadline(session))
+        except Exception as failure:  # noqa: BLE001 - whatever the adapter raised, it is recorded
+            self.stops.begin(session, Stop("unresponsive", failure=FailureRecord.of(failure)))
 
     def told_deadline(self, session: Session) -> float:
         """When a session's child has to end: with its lease, or when this host may hold nothing."""

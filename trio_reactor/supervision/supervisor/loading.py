@@ -16,7 +16,7 @@ import trio
 
 from trio_reactor.errors import Closed, Failed, Lost, Retired, TimedOut, is_expected
 from trio_reactor.events import FailureRecord
-from trio_reactor.owner import Attempt, Owner
+from trio_reactor.owner import Owner
 from trio_reactor.supervision.errors import CodeFailed, ExecutionFailed, SessionConflict
 from trio_reactor.supervision.execution.protocol import Execution, LaunchOrder, Unit
 from trio_reactor.supervision.model import codec
@@ -168,11 +168,21 @@ class Loads:
     @asynccontextmanager
     async def _turn(self, session: Session) -> AsyncGenerator[None]:
         with _budget(self._options.start_timeout, f"{session.record.handle}: no turn to start"):
-            await self._turns.acquire()
+            await self._turns.acquire_on_behalf_of(session)
+        loaded = False
         try:
             yield
+            loaded = True
         finally:
-            self._turns.release()
+            attempt = session.attempt
+            # A load that was given up may leave a child that is still launched, or ended: it counts
+            # until it is gone.
+            if loaded or attempt is None or attempt.phase == "ended":
+                self._release(session)
+
+    def _release(self, session: Session) -> None:
+        if session in self._turns.statistics().borrowers:
+            self._turns.release_on_behalf_of(session)
 
     async def _launched(self, session: Session, order: LaunchOrder) -> Unit:
         """The child, which waits; its exit is watched from its existence on.
@@ -192,7 +202,8 @@ class Loads:
             launching,
             name=f"execution of {handle}",
             on_lost=lambda _: self.exited(session),
-            on_ended=_received,
+            # Its failure is its session's, which tells it; so it is none of close's.
+            on_ended=lambda _: self._release(session),
         )
         session.attempt = attempt
         with _budget(self._options.start_timeout, f"{handle}: no child came to exist"):
@@ -233,10 +244,6 @@ class Loads:
 async def _still_wanted() -> None:
     """Pass the fence: a stop has cancelled the load.  Yields only if it raises `Cancelled`."""
     await trio.lowlevel.checkpoint_if_cancelled()
-
-
-def _received(_: Attempt[Unit]) -> None:
-    """Its failure is its session's, which tells it; so it is none of close's."""
 
 
 @contextmanager

@@ -65,8 +65,8 @@ class Recovery:
         """See to all of them, side by side; returns once each is stopped or taken over.
 
         Raises:
-            BaseExceptionGroup: `TerminationUnconfirmed` for each that may still run, and what else
-                went wrong.
+            BaseExceptionGroup: `TerminationUnconfirmed` for each that may still run, what the
+                journal refused the end of one for, and what else went wrong.
         """
         failures: list[BaseException] = []
         unsettled: dict[Session, None] = {}
@@ -113,10 +113,12 @@ class Recovery:
         self._registry.add(session)
         if not isinstance(phase, Stopping):
             self._transitions.fence(session, Stop("recovered"))
-        written: Outcome[None] = Outcome()
-        self._transitions.end(session, termination, lambda: written.set(None), recovered=True)
-        await written.wait()
+        written: Outcome[BaseException | None] = Outcome()
+        self._transitions.end(session, termination, written.set, recovered=True)
+        refused = await written.wait()
         ending.set(termination)
+        if refused is not None:
+            raise refused  # the next supervisor would find it as if nothing had been done
 
     async def _ended(self, session: Session, before: LivePhase) -> Termination:
         """End what may run of a session; returns what was observed.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TypeVarTuple, Unpack, final
 
 import trio
@@ -147,7 +146,8 @@ class Stops:
             status = getattr(termination, "exit", None)
             record = session.record
             job.outcome.fail(lambda: stopped_error(record, stop, status))
-        self._transitions.end(session, termination, partial(ending.set, termination))
+        # Also where the journal could not take it: the end was observed all the same.
+        self._transitions.end(session, termination, lambda _: ending.set(termination))
 
     def _unconfirmed(self, session: Session, failure: TerminationUnconfirmed) -> None:
         self._health.poison(failure)

@@ -138,7 +138,8 @@ class Supervisor:
         Raises:
             StaleSession: There is no such session.
             LeaseExpired: Its lease has run out.
-            SessionStopped: It is stopping or stopped for another reason.
+            SessionStopped: It is stopping or stopped for another reason, which may be that its
+                child could not be told.
             SupervisorPoisoned: The supervisor cannot vouch for what it holds.
             Closed: It closes.
         """

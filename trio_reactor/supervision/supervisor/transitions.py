@@ -13,7 +13,7 @@ from typing import final
 import msgspec
 
 from trio_reactor.channel import Publisher
-from trio_reactor.errors import Closed, Overflow
+from trio_reactor.errors import Closed
 from trio_reactor.events import FailureRecord
 from trio_reactor.supervision.errors import RecordRefused
 from trio_reactor.supervision.events import (
@@ -142,7 +142,7 @@ class Transitions:
         self,
         session: Session,
         termination: Termination,
-        ended: Callable[[], None],
+        ended: Callable[[BaseException | None], None],
         *,
         recovered: bool = False,
     ) -> None:
@@ -151,7 +151,7 @@ class Transitions:
         Args:
             session: A session that is stopping.
             termination: What was observed.
-            ended: Called once the journal has it, or cannot take it.
+            ended: Called once the journal has it, with `None`, or with why it cannot take it.
             recovered: Whether an earlier supervisor had it.
         """
         before = session.ahead
@@ -172,12 +172,12 @@ class Transitions:
                 self.publish(CleanupFailed(handle.key, handle.generation, termination.causes))
             for forgotten in forgets:
                 self.publish(SessionForgotten(forgotten.key, forgotten.generation))
-            ended()
+            ended(None)
 
-        def refused(_: BaseException) -> None:
+        def refused(failure: BaseException) -> None:
             session.journaled = False
             self._registry.keep(session, forgets)
-            ended()
+            ended(failure)
 
         def bare() -> SessionRecord:
             stop = stopping(before.before, _bare_stop(before.stop))
@@ -201,14 +201,18 @@ class Transitions:
         committed: Callable[[SessionRecord], None],
         refused: Callable[[BaseException], None],
     ) -> None:
-        """Give a record to the journal, or the bare one if that cannot be written down.
+        """Give the record of an end to the journal, or the bare one if that cannot be written.
 
         If neither can be given to it, the supervisor is poisoned.
         """
 
         def submit(chosen: SessionRecord) -> None:
             self._writer.submit(
-                chosen, forgets=forgets, committed=partial(committed, chosen), refused=refused
+                chosen,
+                forgets=forgets,
+                ends=True,
+                committed=partial(committed, chosen),
+                refused=refused,
             )
 
         try:
@@ -216,7 +220,7 @@ class Transitions:
                 submit(record)
             except RecordRefused:
                 submit(bare())
-        except (Overflow, Closed, RecordRefused) as failure:
+        except (Closed, RecordRefused) as failure:
             self._health.poison(failure)
             refused(failure)
 
