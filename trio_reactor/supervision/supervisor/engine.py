@@ -18,7 +18,7 @@ from trio_reactor.supervision.hosts.tenure import Tenure
 from trio_reactor.supervision.journal import Writer
 from trio_reactor.supervision.model.ends import Stop
 from trio_reactor.supervision.model.keys import Handle, Key
-from trio_reactor.supervision.model.records import child_of
+from trio_reactor.supervision.model.records import Stopped, child_of
 from trio_reactor.supervision.options import SupervisorOptions
 from trio_reactor.supervision.store.protocol import Contents, Journal, KeyFacts, SharedJournal
 
@@ -156,8 +156,7 @@ class Engine:
 
     def expire(self, session: Session) -> None:
         """Stop a session whose lease has run out, if that was not noticed yet."""
-        if session.is_live and self._world.boottime() >= session.deadline:
-            self.stops.begin(session, Stop("expired"))
+        self.stops.expire(session)
 
     def renew(self, session: Session) -> float:
         """Move a live session's deadline; returns the seconds it has left.
@@ -230,8 +229,11 @@ class Engine:
         with trio.move_on_after(timeout):
             await self.opens.settled()
             await self.registry.wait_idle()
+        # What an open has given to the journal it brings, however late; nothing else is opened.
+        await self.opens.settled()
         rest = [session for session in self.registry if session.is_live]
-        failures = await self._stop(rest)
+        ending = [s for s in self.registry if not isinstance(s.record.phase, Stopped)]
+        failures = await self._stop(ending)
         if failures:
             raise BaseExceptionGroup(f"{self._owner.name} has drained", failures)
         return tuple(session.record.handle for session in rest)

@@ -8,6 +8,7 @@ from typing import Final, Never, final
 
 import trio
 
+from trio_reactor.errors import Overflow
 from trio_reactor.supervision.errors import SupervisorPoisoned
 
 __all__ = ["Health"]
@@ -40,8 +41,11 @@ class Health:
 
     @property
     def failures(self) -> tuple[BaseException, ...]:
-        """All that poisoned it, as many as are kept."""
-        return tuple(self._failures)
+        """All that poisoned it; of those that are too many to keep, how many."""
+        if not self._omitted:
+            return tuple(self._failures)
+        more = Overflow(f"{self._name}: {self._omitted} further failures", missed=self._omitted)
+        return (*self._failures, more)
 
     def poison(self, failure: BaseException) -> None:
         """It cannot vouch for everything any more, for this reason."""

@@ -73,6 +73,7 @@ class Opens:
             self._admits()
             known = self._registry.by_request(key, request)
             if known is not None:
+                self._stops.expire(known)
                 return known.record
             generation = await self._keys.claim(key, expected)
             if generation != expected:
@@ -141,6 +142,7 @@ class Opens:
         for session in self._registry.of_key(key):
             if session.ending is None and not session.is_live:
                 continue  # stopped, by an earlier supervisor
+            self._stops.expire(session)
             self._stops.begin(session, Stop("superseded"))
             assert session.ending is not None  # noqa: S101 - it was begun
             termination = await session.ending.wait()

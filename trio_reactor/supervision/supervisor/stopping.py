@@ -62,6 +62,15 @@ class Stops:
             await self._owner.closing.wait()
             await closing()
 
+    def expire(self, session: Session) -> None:
+        """Stop a session whose lease has run out, if that was not noticed yet.
+
+        The machine's clock counts while the machine sleeps, and the one that alarms sleep on does
+        not, so whoever looks at a session looks at its lease first.
+        """
+        if session.is_live and self._owner.world.boottime() >= session.deadline:
+            self.begin(session, Stop("expired"))
+
     def begin(self, session: Session, stop: Stop) -> Outcome[Termination]:
         """Fence a session and begin to end it, unless somebody did; returns what will be observed.
 

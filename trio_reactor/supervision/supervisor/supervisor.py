@@ -195,6 +195,7 @@ class Supervisor:
             TerminationUnconfirmed: Its execution may still run.
         """
         session = self._engine.registry.find(_as_handle(handle))
+        self._engine.expire(session)
         phase = session.record.phase
         if isinstance(phase, Stopped):
             await trio.lowlevel.checkpoint()
@@ -235,6 +236,7 @@ class Supervisor:
             StaleSession: There is no such session.
         """
         session = self._engine.registry.find(_as_handle(handle))
+        self._engine.expire(session)
         remaining = None
         if session.is_live:
             remaining = max(session.deadline - self._owner.world.boottime(), 0.0)
