@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 
 import msgspec
 import pytest
@@ -263,11 +264,16 @@ def test_only_so_many_of_the_tasks_that_are_stuck_are_shown() -> None:
 
 
 def test_waiting_for_a_thread_is_being_stuck() -> None:
-    async def world(sim: Simulation) -> None:
-        await trio.to_thread.run_sync(lambda: None)
+    over = threading.Event()
 
-    with pytest.raises(Stuck):
-        run(world, seed=0)
+    async def world(sim: Simulation) -> None:
+        await trio.to_thread.run_sync(over.wait, 30, abandon_on_cancel=True)
+
+    try:
+        with pytest.raises(Stuck):
+            run(world, seed=0)
+    finally:
+        over.set()
 
 
 def test_what_is_stuck_behind_shields_is_stopped_too() -> None:
