@@ -56,7 +56,7 @@ class _StillUnit:
 
     @property
     def channel(self) -> trio.abc.HalfCloseableStream:
-        raise NotImplementedError
+        raise NotImplementedError  # nobody speaks to a child that does nothing
 
     @property
     def output(self) -> Output:
