@@ -1,0 +1,1 @@
+"""Rooms: local-first replicas of many shared rooms."""

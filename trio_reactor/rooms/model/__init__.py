@@ -1,0 +1,1 @@
+"""What rooms are about: paths, entries, edits, answers, and what is followed.  Pure values."""

@@ -1,0 +1,1 @@
+"""What speaks to an authority: the protocol that providers implement, and those that come along."""
