@@ -1,0 +1,1 @@
+"""The connection: rooms that follow their authority."""

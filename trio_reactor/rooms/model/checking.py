@@ -6,6 +6,7 @@ the room, so that it alone is set aside.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from trio_reactor.rooms.errors import ProviderFault
@@ -50,10 +51,8 @@ def check_discovery(discovery: Discovery) -> None:
 
 def twice_listed(rooms: Sequence[Listing]) -> frozenset[str]:
     """The names that a discovery lists more than once."""
-    seen: set[str] = set()
-    return frozenset(
-        listing.room for listing in rooms if listing.room in seen or seen.add(listing.room)
-    )
+    counts = Counter(listing.room for listing in rooms)
+    return frozenset(room for room, count in counts.items() if count > 1)
 
 
 def check_listing(listing: Listing) -> None:

@@ -1,7 +1,7 @@
 """What a room holds: documents and binaries, each at a path, each of a revision.
 
-A room's *version* counts what its authority accepted, one by one, from 0.  An entry's *revision* is
-the version at which it was last written, so an entry whose revision is known need not be sent again.
+A room's *version* counts what its authority accepted, one by one, from 0.  An entry's *revision*
+is the version at which it was last written, so one whose revision is known need not be sent again.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _flaw(part: str) -> str | None:
         return "a path holds only characters that can be printed"
     if not _SEPARATING.isdisjoint(part):
         return "a path holds no character that separates paths, drives or streams elsewhere"
-    # Compatibility forms too: `ﬁle` names no device, `ＣＯＮ` does.
+    # Some file systems read wide letters as plain ones, so those name devices too.
     stem = unicodedata.normalize("NFKC", part).split(".", 1)[0].rstrip(" ").casefold()
     if stem in _DEVICES:
         return "no part of a path is the name of a device"

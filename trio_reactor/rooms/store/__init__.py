@@ -1,0 +1,1 @@
+"""The local store: what is held of each room, durably."""

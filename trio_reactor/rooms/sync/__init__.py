@@ -1,0 +1,1 @@
+"""The decisions about rooms: pure, and so printed as tables and tried in every order."""
