@@ -27,17 +27,16 @@ has to happen is awaited (`patience`), and how long what must not happen is (`qu
 
 from __future__ import annotations
 
-from .case import Case
-from .guarded import RigFailed
-from .rig import Capability, Cause, Length, Rig
-from .suite import CASES, Environment, cases, run_all
-from .trial import Nonconforming
+from trio_reactor.testing.conformance import Nonconforming, RigFailed
+
+from .rig import Capability, Length, Rig
+from .suite import CASES, SUITE, Case, Environment, cases, run_all
 
 __all__ = [
     "CASES",
+    "SUITE",
     "Capability",
     "Case",
-    "Cause",
     "Environment",
     "Length",
     "Nonconforming",

@@ -28,21 +28,20 @@ child lives that is to reach its deadline (`lease`).
 
 from __future__ import annotations
 
-from .case import Case
-from .rig import Capability, Need, Rig, WorkName
-from .suite import CASES, Environment, cases, run_all
-from .trial import Nonconforming, RigFailed
+from trio_reactor.testing.conformance import Nonconforming, RigFailed
+
+from .rig import Capability, Rig
+from .suite import CASES, SUITE, Case, Environment, cases, run_all
 
 __all__ = [
     "CASES",
+    "SUITE",
     "Capability",
     "Case",
     "Environment",
-    "Need",
     "Nonconforming",
     "Rig",
     "RigFailed",
-    "WorkName",
     "cases",
     "run_all",
 ]
