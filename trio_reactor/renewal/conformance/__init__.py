@@ -17,6 +17,8 @@ or by hand:
 
     trio.run(run_all, MyRig, my_rig)
 
+`SUITE.report` gives the outcome of every case instead, also of those that do not apply.
+
 A case is a rule with a sentence for a name.  What breaks it raises `Nonconforming`, an
 `AssertionError` that names the source, what it did, and the rule.  Where the rig itself fails, or
 a server that runs beside it, that is a `RigFailed`, with what it raised as its cause.
