@@ -62,8 +62,9 @@ class Trial(conformance.Trial[Rig]):
 
     async def busy(self) -> None:
         """Require that the store cannot be opened now."""
+        store = self.rig.store()
         try:
-            async with self.rig.store().open():
+            async with store.open():
                 pass
         except StoreBusy:
             return
