@@ -15,10 +15,10 @@ from trio_reactor.supervision.execution.protocol import Unit
 from trio_reactor.supervision.model.ends import Exited, Killed, NotStarted, Stop, Termination
 from trio_reactor.supervision.model.records import Loaded, Loading, Stopping
 from trio_reactor.supervision.options import SupervisorOptions
+from trio_reactor.supervision.outcome import Outcome
 
 from .alarms import Alarms
 from .health import Health
-from .outcome import Outcome
 from .session import Session, stopped_error
 from .transitions import Transitions
 
@@ -76,10 +76,8 @@ class Stops:
 
         Synchronous.  Two stops of one session are one, and the first one's reason stays.
         """
-        if session.ending is not None:
+        if not session.is_live:
             return session.ending
-        ending: Outcome[Termination] = session.awaited or Outcome()
-        session.ending = ending
         self._transitions.fence(session, stop)
         if session.alarm is not None:
             self._alarms.cancel(session.alarm)
@@ -93,7 +91,7 @@ class Stops:
                 job.outcome.fail(lambda: stopped_error(record, stop, session.exit))
             job.scope.cancel()
         self._spawn(self._end, session)
-        return ending
+        return session.ending
 
     def _spawn(self, fn: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> None:
         assert self._nursery is not None  # noqa: S101 - it runs as long as there are sessions
@@ -132,7 +130,6 @@ class Stops:
     async def _end(self, session: Session) -> None:
         """See a fenced session to its observed end."""
         ending, job = session.ending, session.job
-        assert ending is not None  # noqa: S101 - set by `begin`
         try:
             if job is not None:
                 await job.done.wait()
@@ -152,7 +149,7 @@ class Stops:
             return
         if job is not None:
             stop = _stop_of(session)
-            status = getattr(termination, "exit", None)
+            status = termination.exit
             record = session.record
             job.outcome.fail(lambda: stopped_error(record, stop, status))
         # Also where the journal could not take it: the end was observed all the same.
@@ -171,7 +168,6 @@ class Stops:
 
         if session.job is not None:
             session.job.outcome.fail(afresh)
-        assert session.ending is not None  # noqa: S101 - set by `begin`
         session.ending.fail(afresh)
 
     async def _terminate(self, session: Session) -> Termination:

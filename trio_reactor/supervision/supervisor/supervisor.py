@@ -27,7 +27,6 @@ from trio_reactor.supervision.options import MAX_DURATION, SupervisorOptions
 from trio_reactor.world import World
 
 from .engine import Engine
-from .outcome import Outcome
 from .session import Session
 
 __all__ = ["Supervisor", "SupervisorStatistics"]
@@ -217,11 +216,7 @@ class Supervisor:
         if isinstance(phase, Stopped):
             await trio.lowlevel.checkpoint()
             return phase
-        if session.ending is None and session.awaited is None:
-            session.awaited = Outcome()
-        ending = session.ending or session.awaited
-        assert ending is not None  # noqa: S101 - set above
-        termination = await ending.wait()
+        termination = await session.ending.wait()
         phase = session.record.phase
         if isinstance(phase, Stopped):
             return phase
