@@ -98,7 +98,10 @@ class Loads:
             unit = session.unit
             if not session.is_live or unit is None:
                 return None
-            left = unit.heard_at + timeout - self._world.clock()
+            try:
+                left = unit.heard_at + timeout - self._world.clock()
+            except Exception:  # noqa: BLE001 - the look that follows meets it too, and records it
+                left = 0.0
             if left > 0:
                 return left
             self._stops.begin_unresponsive(session, lambda: self.watch(session, timeout))
