@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVarTuple, Unpack, final
 
+import msgspec
 import trio
 
 from trio_reactor.errors import TimedOut, leaves
@@ -98,6 +99,13 @@ class Stops:
     def _spawn(self, fn: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> None:
         assert self._nursery is not None  # noqa: S101 - it runs as long as there are sessions
         self._nursery.start_soon(fn, *args)
+
+    def record_of(self, failure: BaseException) -> FailureRecord:
+        """What is recorded of a failure: of what code said, no more than the options allow."""
+        record = FailureRecord.of(failure)
+        if record.detail is None or len(record.detail) <= self._options.max_detail:
+            return record
+        return msgspec.structs.replace(record, detail=record.detail[: self._options.max_detail])
 
     def begin_unresponsive(self, session: Session, again: Callable[[], None]) -> None:
         """See where the silent code of a session is, and stop it unless it is heard meanwhile.

@@ -174,6 +174,7 @@ class Supervisor:
             SessionConflict: It was asked to load something else before.
             StaleSession: There is no such session.
             RecordRefused: What runs cannot be recorded; nothing has changed.
+            Overflow: `max_transitions` wait for the journal; nothing has changed.
             ValueError, TypeError: An argument cannot be; it is named, and nothing has changed.
             SupervisorPoisoned, Closed, StoreError: As of `open`.
         """
