@@ -220,6 +220,8 @@ class Loads:
 
     def exited(self, session: Session) -> None:
         """The execution of a session has ended by itself, or can no longer be observed."""
+        # One that kept its deadline may be seen to have ended before the lease's alarm is heard.
+        self._stops.expire(session)
         self._stops.begin(session, Stop("exited", exit=session.exit))
 
     def _failed(self, session: Session, job: LoadJob, failure: Exception) -> None:
@@ -231,6 +233,7 @@ class Loads:
             failure = full
         if not is_expected(failure):
             self._health.poison(failure)
+        self._stops.expire(session)
         if not session.is_live:
             if isinstance(failure, CodeFailed):
                 # Its end was heard of first.  Why it ended is told to who waits all the same.
