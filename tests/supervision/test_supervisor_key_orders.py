@@ -14,6 +14,7 @@ from supervisor_story import stage
 from trio_reactor import Closed, ReactorError
 from trio_reactor.supervision import (
     Exited,
+    ExitStatus,
     LeaseExpired,
     Loaded,
     NotStarted,
@@ -276,3 +277,29 @@ async def test_a_key_whose_child_says_nothing_of_its_end_holds_no_other_up(autoj
         nursery.start_soon(supervisor.dispose, liar)
         await trio.sleep(0.5)
         await whole_life(supervisor, "other")
+
+
+@pytest.mark.parametrize("work", ["worker:main", "slow:main"], ids=["loaded", "loading"])
+async def test_a_child_that_keeps_its_deadline_has_expired_though_its_end_is_seen_first(
+    autojump_clock, monkeypatch, work
+):
+    """The machine slept: the child's deadline is over, and the alarm sleeps on another clock."""
+    async with stage() as s, s.supervisor() as supervisor, trio.open_nursery() as nursery:
+        handle = (await supervisor.open("key")).handle
+
+        async def load() -> None:
+            with pytest.raises(LeaseExpired) if work == "slow:main" else nullcontext():
+                await supervisor.load(handle, work)
+
+        nursery.start_soon(load)
+        await trio.sleep(1)
+        (child,) = s.machine.children.values()
+        child.end(ExitStatus(signal=9))  # while the machine sleeps
+        boottime = s.world.boottime
+        monkeypatch.setattr(s.world, "boottime", lambda: boottime() + 3600.0)
+        stopped = await supervisor.wait_stopped(handle)
+        assert stopped.stop.reason == "expired"
+        assert stopped.termination == Exited(ExitStatus(signal=9))
+        with pytest.raises(LeaseExpired):
+            supervisor.renew(handle)
+        monkeypatch.undo()
