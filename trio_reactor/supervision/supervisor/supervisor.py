@@ -9,6 +9,7 @@ import msgspec
 import trio
 
 from trio_reactor.channel import Publisher
+from trio_reactor.errors import Closed
 from trio_reactor.owner import Owner
 from trio_reactor.supervision.errors import SessionStopped
 from trio_reactor.supervision.execution.protocol import Output, Unit
@@ -118,14 +119,16 @@ class Supervisor:
         expected = _as_generation(expected_generation)
         options = self._engine.options
         lease = options.lease if lease is None else _checked("lease", lease, options.max_lease)
-        self._engine.check_opening()
-        return await self._engine.opens.open(
-            key,
-            request=request,
-            expected=expected,
-            lease=lease,
-            limits=negotiate(options.limits, _as_limits(limits)),
-        )
+        allowed = negotiate(options.limits, _as_limits(limits))
+        try:
+            self._engine.check_opening()
+            return await self._engine.opens.open(
+                key, request=request, expected=expected, lease=lease, limits=allowed
+            )
+        except Closed:
+            # What closes it has mostly cancelled this task too: then that is what it gets.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            raise
 
     def renew(self, handle: Handle) -> float:
         """Let a session live for its lease from now on.
@@ -178,7 +181,11 @@ class Supervisor:
             ValueError, TypeError: An argument cannot be; it is named, and nothing has changed.
             SupervisorPoisoned, Closed, StoreError: As of `open`.
         """
-        self._engine.check_beginning()
+        try:
+            self._engine.check_beginning()
+        except Closed:
+            await trio.lowlevel.checkpoint_if_cancelled()  # as in `open`
+            raise
         session = self._live(handle)
         timeout = self._engine.options.hang_timeout
         if hang_timeout is not None:
