@@ -9,6 +9,7 @@ import pytest
 import trio
 from supervisor_story import Stage, stage
 
+from trio_reactor import Closed
 from trio_reactor.supervision import Exited, Loaded, Open, Stopped, Supervisor
 from trio_reactor.supervision.model.records import Loading, Stopping
 from trio_reactor.testing.cancellation import Countdown, Tasks
@@ -154,3 +155,22 @@ async def test_a_supervisor_that_is_cancelled_at_any_step_of_its_recovery_loses_
                 await goes_on(supervisor, s)
 
     assert await at_each_step(run) > 20
+
+
+async def test_a_body_that_is_cancelled_is_not_told_that_its_supervisor_closes(autojump_clock):
+    """So that what cancelled it catches what it cancelled."""
+    async with stage() as s:
+        with trio.CancelScope() as scope:
+            async with s.supervisor() as supervisor:
+                record = await supervisor.open("key")
+                scope.cancel()
+                for ask in (
+                    lambda: supervisor.open("other"),
+                    lambda: supervisor.load(record.handle, "worker:main"),
+                ):
+                    with pytest.raises(trio.Cancelled):
+                        await ask()
+                with trio.CancelScope(shield=True), pytest.raises(Closed):
+                    await supervisor.open("other")  # one who is not cancelled is told
+                await supervisor.open("other")
+        assert scope.cancelled_caught
