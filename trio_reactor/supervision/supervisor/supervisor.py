@@ -111,7 +111,7 @@ class Supervisor:
             AdmissionFull, Overflow: A bound was reached.
             StoreError: The journal could not take it.
             SupervisorPoisoned: The supervisor cannot vouch for what it holds.
-            Closed: It closes, or drains.
+            Closed: It closes, or drains; a task that is cancelled already gets that instead.
             ValueError, TypeError: An argument cannot be; it is named.
         """
         key = _as_key(key)
