@@ -84,7 +84,8 @@ class SupervisorOptions(Options):
     each, are taken beyond it too."""
 
     max_detail: _Count = 8_192
-    """Characters of what failing code or a stack said that are recorded."""
+    """Characters of a stack that are recorded, and of what failing code said; of that, never more
+    than `events.MAX_DETAIL`."""
 
     @model_validator(mode="after")
     def _lease_is_allowed(self) -> SupervisorOptions:
