@@ -287,7 +287,7 @@ class Life(Asks):
                 self.wrong(f"{session!r} is live, and its supervisor has closed")
             stopped, record = self._stopped.get(name), world.ledger.records.get(name)
             phase = session.record.phase
-            if isinstance(phase, Stopped) and not phase.recovered and session.ending is not None:
+            if isinstance(phase, Stopped) and not phase.recovered and session.ending.settled:
                 if stopped is None:
                     self.wrong(f"{session!r} has stopped, and nobody was told")
                 elif record is None:

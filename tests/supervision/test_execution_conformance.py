@@ -40,4 +40,4 @@ async def test_an_execution_that_breaks_a_rule_is_told(
         with pytest.raises(Nonconforming) as told:
             await case.run(rig)
     assert told.value.required == case.sentence
-    assert told.value.execution == kind.name
+    assert told.value.subject == kind.name

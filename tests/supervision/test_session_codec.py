@@ -15,9 +15,9 @@ from supervision_values import handles, records
 from trio_reactor.supervision.errors import RecordRefused, RecordUnreadable
 from trio_reactor.supervision.model.child import Launch
 from trio_reactor.supervision.model.codec import MAX_RECORD_BYTES, VERSION, decode, encode
-from trio_reactor.supervision.model.ends import Stop
+from trio_reactor.supervision.model.ends import NotStarted, Stop
 from trio_reactor.supervision.model.keys import Handle, Key
-from trio_reactor.supervision.model.records import Loading, Open, SessionRecord, Stopping
+from trio_reactor.supervision.model.records import Loading, Open, SessionRecord, Stopped, Stopping
 from trio_reactor.supervision.model.work import UNLIMITED, Limits, PythonCode
 
 RECORD = SessionRecord(
@@ -50,6 +50,26 @@ def test_what_was_encoded_comes_back_equal(record: SessionRecord) -> None:
 def test_a_token_is_in_the_record_and_not_in_what_is_shown_of_it() -> None:
     assert b'"token"' in ENCODED
     assert "token" not in repr(RECORD).replace("token=", "")
+
+
+WRITTEN = (
+    b'{"version":1,"record":{"handle":{"key":{"identity":"a","instance":""},"generation":1,'
+    b'"token":"t"},"request":"r","lease":30.5,"limits":{"memory":null,"cpu_time":null,'
+    b'"open_files":null,"processes":null},"opened_at":1.5,"phase":{"type":"stopped","stop":'
+    b'{"reason":"unresponsive","exit":null,"failure":{"type":"OSError","message":"a defect",'
+    b'"outcome":null,"retryable":false,"detail":null},"stack":null},"termination":'
+    b'{"type":"not-started","causes":[]},"work":null,"code":null,"recovered":false},"host":""}}'
+)
+"""A record as it is written, of a reason that once also stood for what is `unreachable` now."""
+
+
+def test_what_was_written_is_read_and_written_as_it_is() -> None:
+    record = decode(WRITTEN, name="record")
+    assert isinstance(record.phase, Stopped)
+    assert record.phase.stop.reason == "unresponsive"
+    assert record.phase.termination == NotStarted()
+    assert record.phase.termination.exit is None
+    assert encode(record) == WRITTEN
 
 
 @given(st.integers(0, len(ENCODED) - 1))

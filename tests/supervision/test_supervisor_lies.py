@@ -147,7 +147,7 @@ async def test_a_child_that_cannot_be_told_its_deadline_is_its_own_sessions_faul
         honest = (await supervisor.open("honest")).handle
         await supervisor.load(liar, "worker:main")
         await supervisor.load(honest, "worker:main")
-        with pytest.raises(SessionStopped, match="unresponsive"):
+        with pytest.raises(SessionStopped, match="unreachable"):
             supervisor.renew(liar)
         stopped = await supervisor.wait_stopped(liar)
         assert stopped.stop.failure is not None

@@ -8,6 +8,7 @@ import msgspec
 import pydantic
 
 from trio_reactor.events import Event, FailureRecord
+from trio_reactor.options import Options
 
 from .ends import EndReason
 
@@ -22,16 +23,12 @@ __all__ = [
 ]
 
 
-class OwnerOptions(pydantic.BaseModel):
+class OwnerOptions(Options):
     """The options of an owner.
 
     Raises:
         pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
     """
-
-    model_config = pydantic.ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False
-    )
 
     cleanup_timeout: Annotated[
         float, pydantic.Field(gt=0, description="Seconds that all of close may take.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from trio_reactor.options import Options
 
 __all__ = ["DEFAULT_MAX_SESSIONS", "RenewalOptions", "Retention"]
 
@@ -21,20 +23,12 @@ _Fraction = Annotated[float, Field(ge=0, le=1)]
 _Count = Annotated[int, Field(ge=1)]
 
 
-class RenewalOptions(BaseModel):
+class RenewalOptions(Options):
     """The options of `open_renewal`; all of them are checked before anything is opened.
 
     Raises:
         pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
     """
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
 
     lead: _Duration = 30.0
     """Seconds before its source ends that the next one is prepared; 0 prepares none."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
+
+from trio_reactor.options import Options
 
 from .execution.protocol import OrphanPolicy
 from .model.work import UNLIMITED, Limits
@@ -18,21 +20,14 @@ _Positive = Annotated[float, Field(gt=0, le=MAX_DURATION)]
 _Count = Annotated[int, Field(ge=1)]
 
 
-class SupervisorOptions(BaseModel):
+class SupervisorOptions(Options):
     """The options of `open_supervisor`; all of them are checked before anything is opened.
 
     Raises:
         pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
     """
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-        arbitrary_types_allowed=True,
-    )
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     lease: _Positive = 30.0
     """Seconds from its opening, or its last renewal, that a session lives unless it asks for
@@ -89,7 +84,8 @@ class SupervisorOptions(BaseModel):
     each, are taken beyond it too."""
 
     max_detail: _Count = 8_192
-    """Characters of what failing code or a stack said that are recorded."""
+    """Characters of a stack that are recorded, and of what failing code said; of that, never more
+    than `events.MAX_DETAIL`."""
 
     @model_validator(mode="after")
     def _lease_is_allowed(self) -> SupervisorOptions:

@@ -17,6 +17,8 @@ or by hand:
 
     trio.run(run_all, MyRig, my_rig)
 
+`SUITE.report` gives the outcome of every case instead, also of those that do not apply.
+
 A case is a rule with a sentence for a name.  What breaks it raises `Nonconforming`, an
 `AssertionError` that names the source, what it did, and the rule.  Where the rig itself fails, or
 a server that runs beside it, that is a `RigFailed`, with what it raised as its cause.
@@ -27,17 +29,16 @@ has to happen is awaited (`patience`), and how long what must not happen is (`qu
 
 from __future__ import annotations
 
-from .case import Case
-from .guarded import RigFailed
-from .rig import Capability, Cause, Length, Rig
-from .suite import CASES, Environment, cases, run_all
-from .trial import Nonconforming
+from trio_reactor.testing.conformance import Nonconforming, RigFailed
+
+from .rig import Capability, Length, Rig
+from .suite import CASES, SUITE, Case, Environment, cases, run_all
 
 __all__ = [
     "CASES",
+    "SUITE",
     "Capability",
     "Case",
-    "Cause",
     "Environment",
     "Length",
     "Nonconforming",

@@ -8,16 +8,16 @@ import trio
 
 from trio_reactor.errors import Lost, ReactorError
 from trio_reactor.renewal.source import Playable
+from trio_reactor.testing.conformance import Part
 
-from .case import Register
 from .ears import Ears
 from .media import checked, losses
 from .trial import Trial
 
 __all__ = ["CONNECTION", "RECONNECTING"]
 
-CONNECTION: Final = Register("playable")
-RECONNECTING: Final = Register("reconnectable")
+CONNECTION: Final = Part(Trial, "playable")
+RECONNECTING: Final = Part(Trial, "reconnectable")
 
 
 @CONNECTION.case("a connection that is lost is told to both sinks, once", "break_connection")
@@ -100,12 +100,12 @@ async def _make_again(trial: Trial, source: Playable, *, broken: bool) -> None:
 
 def _ways(trial: Trial) -> tuple[bool, ...]:
     """Whether the connection is broken before it is made again."""
-    return (False, True) if "break_connection" in trial.rig.causes else (False,)
+    return (False, True) if trial.rig.offers("break_connection") else (False,)
 
 
 @RECONNECTING.case(
     "after a reconnect the new sinks are told everything, and the old ones nothing",
-    needs=("playable",),
+    "playable",
 )
 async def _new_sinks(trial: Trial) -> None:
     for broken in _ways(trial):
@@ -131,7 +131,7 @@ async def _new_sinks(trial: Trial) -> None:
 
 @RECONNECTING.case(
     "a reconnect brings a higher generation, and what the old one lost can be told until its end",
-    needs=("playable",),
+    "playable",
 )
 async def _generation(trial: Trial) -> None:
     for broken in _ways(trial):
@@ -157,7 +157,7 @@ async def _generation(trial: Trial) -> None:
             trial.require(second.pictures, "ended the new media generation with the old one")
 
 
-@RECONNECTING.case("a reconnect keeps its identity, and its clips", needs=("playable",))
+@RECONNECTING.case("a reconnect keeps its identity, and its clips", "playable")
 async def _kept(trial: Trial) -> None:
     for broken in _ways(trial):
         async with trial.playing() as source:

@@ -18,16 +18,16 @@ from trio_reactor.renewal.source import (
     Resumable,
     Source,
 )
+from trio_reactor.testing.conformance import Part
 
-from .case import Register
 from .trial import Trial
 
 __all__ = ["ANNOUNCING", "EXCLUSIVE", "MORTAL", "RESUMABLE"]
 
-EXCLUSIVE: Final = Register("exclusive")
-RESUMABLE: Final = Register("resumable")
-MORTAL: Final = Register("mortal")
-ANNOUNCING: Final = Register("announcing")
+EXCLUSIVE: Final = Part(Trial, "exclusive")
+RESUMABLE: Final = Part(Trial, "resumable")
+MORTAL: Final = Part(Trial, "mortal")
+ANNOUNCING: Final = Part(Trial, "announcing")
 
 _ROUNDING: Final = 0.001
 
@@ -76,7 +76,7 @@ def _resumption(trial: Trial, source: Source, when: str) -> str | None:
 async def _readable(trial: Trial) -> None:
     async with trial.opened() as source:
         _resumption(trial, source, "when it is open")
-        if "break_connection" in trial.rig.causes:
+        if trial.rig.offers("break_connection"):
             await trial.rig.break_connection(source)
             await trial.quiet()
             _resumption(trial, source, "when its connection is broken")

@@ -24,24 +24,25 @@ from trio_reactor.renewal.source import (
     Source,
 )
 from trio_reactor.testing.cancellation import cancel_at
+from trio_reactor.testing.conformance import Part
 
-from .case import Register
 from .rig import Capability
 from .trial import Trial
 
-__all__ = ["CAPABILITIES", "LIFE", "MAX_STEPS"]
+__all__ = ["LIFE", "MAX_STEPS"]
 
 MAX_STEPS: Final = 500
 """At how many checkpoints of one call it is cancelled at most."""
 
-LIFE: Final = Register()
+LIFE: Final = Part(Trial)
 
 
 class _Interrupted(Exception):
     """An error of whoever uses a source."""
 
 
-@LIFE.case("it has exactly the capabilities that are expected of it")
+# All others rest on it: that the source can do what its rig says, and no more.
+@LIFE.case("it has exactly the capabilities that are expected of it", decisive=True)
 async def _capabilities(trial: Trial) -> None:
     protocols: dict[Capability, type] = {
         "playable": Playable,
@@ -58,10 +59,6 @@ async def _capabilities(trial: Trial) -> None:
         found = frozenset(name for name, kind in protocols.items() if isinstance(source, kind))
         expected = trial.rig.capabilities
         trial.require(found == expected, f"is {sorted(found)} instead of {sorted(expected)}")
-
-
-CAPABILITIES: Final = LIFE.cases[-1]
-"""The case on which all others rest: that the source can do what its rig says, and no more."""
 
 
 @LIFE.case("its identity is a string of 1 to 1,024 characters, and stays the same")

@@ -6,14 +6,14 @@ from itertools import pairwise
 from typing import Final, cast
 
 from trio_reactor.renewal.source import ClipEnded, Media, MediaLosses
+from trio_reactor.testing.conformance import Part
 
-from .case import Register
 from .ears import Ears
 from .trial import Trial
 
 __all__ = ["MEDIA"]
 
-MEDIA: Final = Register("playable")
+MEDIA: Final = Part(Trial, "playable")
 
 
 def checked(trial: Trial, media: Media) -> int:

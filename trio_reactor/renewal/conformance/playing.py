@@ -19,15 +19,15 @@ from trio_reactor.renewal.source import (
     SourceState,
 )
 from trio_reactor.testing.cancellation import cancel_at
+from trio_reactor.testing.conformance import Part
 
-from .case import Register
 from .ears import Ears, follow, heard_of
 from .life import MAX_STEPS
 from .trial import Trial, uncommitted
 
 __all__ = ["PLAYING"]
 
-PLAYING: Final = Register("playable")
+PLAYING: Final = Part(Trial, "playable")
 
 _MOMENTS: Final = 12
 """At how many moments it is attached to what happens meanwhile."""

@@ -6,13 +6,13 @@ from typing import Final
 
 from trio_reactor.errors import Lost, Refused
 from trio_reactor.renewal.source import Receptive, Source
+from trio_reactor.testing.conformance import Part
 
-from .case import Register
 from .trial import Trial
 
 __all__ = ["RECEPTIVE"]
 
-RECEPTIVE: Final = Register("receptive")
+RECEPTIVE: Final = Part(Trial, "receptive")
 
 _PIECES: Final = (b"one", b"\x00", b"two\nthree", b"four" * 1000, b"five")
 """What is sent: text, an end of line in the midst of it, bytes that are no text, and many."""

@@ -13,16 +13,15 @@ from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.jsonvalue import Json, NotJson, copy_json
 from trio_reactor.renewal.source import Playable, Predecessor, Receptive, Recordable, Source
 from trio_reactor.testing.cancellation import cancel_at
+from trio_reactor.testing.conformance import Part, RigFailed
 
-from .case import Register
 from .ears import Ears
-from .guarded import RigFailed
 from .life import MAX_STEPS
 from .trial import Trial
 
 __all__ = ["RECORDABLE"]
 
-RECORDABLE: Final = Register("recordable")
+RECORDABLE: Final = Part(Trial, "recordable")
 
 
 def _recorded(trial: Trial, source: Source) -> Json:

@@ -6,14 +6,16 @@ apply, and `cases` leaves it out: the more a rig can cause, the more is tested.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, TypeAlias, get_args
+from abc import abstractmethod
+from typing import ClassVar, Literal, TypeAlias
 
 from trio_reactor.renewal.allocation.records import AllocationRecord
 from trio_reactor.renewal.evidence import Cleanup
 from trio_reactor.renewal.source import ClipRequest, Source, SourceOpener
+from trio_reactor.testing import conformance
+from trio_reactor.testing.conformance import optional
 
-__all__ = ["Capability", "Cause", "Length", "Rig", "causes_of"]
+__all__ = ["Capability", "Length", "Rig"]
 
 Capability: TypeAlias = Literal[
     "announcing",
@@ -27,31 +29,14 @@ Capability: TypeAlias = Literal[
 ]
 """What a source can beside living and being closed; each is a protocol of the same name."""
 
-Cause: TypeAlias = Literal[
-    "announce_end",
-    "break_connection",
-    "end",
-    "fall_silent",
-    "heard",
-    "leave_behind",
-    "refuse_input",
-    "refuse_opens",
-    "refused",
-    "terminate",
-]
-"""What a rig may be able to cause or to tell; each is a method of the same name."""
-
 Length: TypeAlias = Literal["short", "long"]
 
 
-class Rig(ABC):
+class Rig(conformance.Rig):
     """The other side of the source under test, fresh for each case.
 
     Nothing must be allocated at the other side when a case begins.
     """
-
-    name: ClassVar[str]
-    """What the source is called in messages."""
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
     """What the source is expected to be able to do: exactly that."""
@@ -66,6 +51,8 @@ class Rig(ABC):
 
     prompt: float = 1.0
     """Seconds within which what was cancelled has to have left."""
+
+    not_the_rigs: ClassVar[frozenset[str]] = frozenset({"terminate"})
 
     secrets: tuple[str, ...] = ()
     """What must not be in what is recorded of an allocation, such as the token that admits to the
@@ -90,14 +77,17 @@ class Rig(ABC):
         """
         raise NotImplementedError
 
+    @optional
     def refused(self) -> ClipRequest:
         """A request that the other side refuses."""
         raise NotImplementedError
 
+    @optional
     def heard(self, source: Source, /) -> bytes:
         """All the input that the other side has heard of this source, in order."""
         raise NotImplementedError
 
+    @optional
     async def leave_behind(self) -> AllocationRecord:
         """Allocate as a process does that is killed then; returns what it had recorded.
 
@@ -105,6 +95,7 @@ class Rig(ABC):
         """
         raise NotImplementedError
 
+    @optional
     async def terminate(self, record: AllocationRecord, /) -> Cleanup:
         """End what was left behind: the function that goes with the source into `Allocations`.
 
@@ -112,6 +103,7 @@ class Rig(ABC):
         """
         raise NotImplementedError
 
+    @optional
     async def announce_end(self, source: Source, seconds: float, /) -> None:
         """Have the other side announce that the session of a source ends in so many seconds.
 
@@ -119,28 +111,27 @@ class Rig(ABC):
         """
         raise NotImplementedError
 
+    @optional
     async def break_connection(self, source: Source, /) -> None:
         """Break the connection of a source, and leave its session alone."""
         raise NotImplementedError
 
+    @optional
     async def end(self, source: Source, /) -> None:
         """End the session of a source from the other side."""
         raise NotImplementedError
 
+    @optional
     async def fall_silent(self) -> None:
         """From now on take everything, opens too, and answer nothing."""
         raise NotImplementedError
 
+    @optional
     async def refuse_input(self, source: Source, /) -> None:
         """Refuse the next piece of input of this source, and only that."""
         raise NotImplementedError
 
+    @optional
     async def refuse_opens(self) -> None:
         """From now on refuse every open."""
         raise NotImplementedError
-
-
-def causes_of(kind: type[Rig]) -> frozenset[Cause]:
-    """What rigs of this kind can cause: the methods that they override."""
-    causes: tuple[Cause, ...] = get_args(Cause)
-    return frozenset(cause for cause in causes if getattr(kind, cause) is not getattr(Rig, cause))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from typing import Final, NoReturn, cast, final
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import cast, final
 
 import trio
 
@@ -18,31 +18,12 @@ from trio_reactor.renewal.source import (
     Source,
     SourceState,
 )
+from trio_reactor.testing import conformance
 
 from .ears import Ears
-from .guarded import Guarded
 from .rig import Length, Rig
 
-__all__ = ["Nonconforming", "Trial", "uncommitted"]
-
-_LOOK_AGAIN: Final = 0.005
-"""Seconds between two looks at what the other side has, which does not say when that changes."""
-
-
-class Nonconforming(AssertionError):
-    """A source does not keep a rule.
-
-    Args:
-        source: Which: the name of its rig, and its identity if it has one.
-        did: What it did.
-        required: The rule.
-    """
-
-    def __init__(self, source: str, did: str, required: str) -> None:
-        super().__init__(f"{source} {did}; required: {required}")
-        self.source = source
-        self.did = did
-        self.required = required
+__all__ = ["Trial", "uncommitted"]
 
 
 def uncommitted() -> None:
@@ -50,7 +31,7 @@ def uncommitted() -> None:
 
 
 @final
-class Trial:
+class Trial(conformance.Trial[Rig]):
     """What the body of a case works with.
 
     Args:
@@ -59,25 +40,13 @@ class Trial:
     """
 
     def __init__(self, rig: Rig, required: str) -> None:
-        self.rig = Guarded(rig)
-        self._required = required
+        super().__init__(rig, required)
         self._identity: str | None = None
 
-    # ---------------------------------------------------------------------------- what is wrong
-
-    def broken(self, did: str) -> Nonconforming:
-        """The failure that says what the source did."""
-        name = self.rig.name if self._identity is None else f"{self.rig.name} {self._identity!r}"
-        return Nonconforming(name, did, self._required)
-
-    def fail(self, did: str) -> NoReturn:
-        """Raise what says what the source did."""
-        raise self.broken(did)
-
-    def require(self, holds: object, did: str) -> None:
-        """Raise what says what the source did, unless this holds."""
-        if not holds:
-            self.fail(did)
+    @property
+    def subject(self) -> str:
+        """The name of the rig, and the identity of the source if it has one."""
+        return self.rig.name if self._identity is None else f"{self.rig.name} {self._identity!r}"
 
     def require_expected(self, failure: BaseException, doing: str) -> None:
         """Raise unless a failure is one that an adapter may raise."""
@@ -149,14 +118,6 @@ class Trial:
 
     # ------------------------------------------------------------------------- waiting for facts
 
-    @contextlib.contextmanager
-    def soon(self, did_not: str) -> Generator[None]:
-        """A block that has to be over within the rig's patience."""
-        with trio.move_on_after(self.rig.patience) as budget:
-            yield
-        if budget.cancelled_caught:
-            self.fail(f"{did_not} within {self.rig.patience:g} s")
-
     async def heard(self, ears: Ears, fact: Callable[[], object], did_not: str) -> None:
         """Wait until the sinks were told what makes this true."""
         with self.soon(did_not):
@@ -177,17 +138,13 @@ class Trial:
 
     async def until_allocated(self, count: int, after: str) -> None:
         """Wait until the other side has this many sessions."""
-        with trio.move_on_after(self.rig.patience):
-            while self.rig.allocated() != count:  # noqa: ASYNC110 - the other side sets no event
-                await trio.sleep(_LOOK_AGAIN)
+        await self.comes_true(lambda: self.rig.allocated() == count)
         found = self.rig.allocated()
         self.require(found == count, f"has {found} allocated instead of {count} {after}")
 
     async def until_heard(self, source: Source, given: bytes) -> None:
         """Wait until the other side has heard as much as the source was given."""
-        with trio.move_on_after(self.rig.patience):
-            while len(self.rig.heard(source)) < len(given):  # noqa: ASYNC110 - as above
-                await trio.sleep(_LOOK_AGAIN)
+        await self.comes_true(lambda: len(self.rig.heard(source)) >= len(given))
         found = self.rig.heard(source)
         self.require(found == given, f"was given {len(given)} bytes, and other {len(found)} came")
 

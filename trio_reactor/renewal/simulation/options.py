@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from trio_reactor.options import Options
 
 __all__ = ["SMALLEST", "SimulationOptions"]
 
@@ -16,20 +18,12 @@ _Positive = Annotated[float, Field(gt=0)]
 _Count = Annotated[int, Field(ge=1)]
 
 
-class SimulationOptions(BaseModel):
+class SimulationOptions(Options):
     """How the sources of a provider behave.  Durations are in seconds.
 
     Raises:
         pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
     """
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
 
     lifetime: Annotated[float, Field(allow_inf_nan=True)] | None = 60.0
     """How long a source says that it lives, from when it was opened; `None` for no end.  Any number

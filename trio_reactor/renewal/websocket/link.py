@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import final
 
 import trio
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from trio_websocket import CloseReason as WebSocketCloseReason
 from trio_websocket import (
     ConnectionClosed,
@@ -30,6 +30,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError
 
 from trio_reactor.errors import Lost
+from trio_reactor.options import Options
 
 from .tap import Tap
 from .wire import MAX_MESSAGE_BYTES, CloseCode
@@ -39,14 +40,12 @@ __all__ = ["Disconnected", "Link", "LinkOptions"]
 logger = logging.getLogger("trio_reactor.websocket")
 
 
-class LinkOptions(BaseModel):
+class LinkOptions(Options):
     """The bounds of a link; times are in seconds.
 
     Raises:
         pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     send_timeout: float = Field(
         default=10.0, gt=0, description="For one message to be taken; then the link is cut."

@@ -152,17 +152,26 @@ class Writer:
         """
         if self._closed or self._ended:
             raise Closed(f"{self.name}: the writer is closed")
-        if not ends and len(self._queue) + len(self._in_flight) >= self._max_transitions:
-            raise Overflow(
-                f"{self.name}: max_transitions={self._max_transitions} is reached",
-                missed=1,
-                retryable=True,
-            )
+        if not ends:
+            self.check_room()
         change = Change(record, encode(record), forgets)
         write = Write(change, committed, refused, self._failure)
         self._queue.append(write)
         self._rouse()
         return write
+
+    def check_room(self) -> None:
+        """See that a transition which ends nothing would be taken.
+
+        Raises:
+            Overflow: `max_transitions` wait; later there may be room.
+        """
+        if len(self._queue) + len(self._in_flight) >= self._max_transitions:
+            raise Overflow(
+                f"{self.name}: max_transitions={self._max_transitions} is reached",
+                missed=1,
+                retryable=True,
+            )
 
     @enable_ki_protection
     def resume(self) -> None:

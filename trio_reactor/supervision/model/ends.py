@@ -44,6 +44,7 @@ StopReason = Literal[
     "exited",
     "load-failed",
     "unresponsive",
+    "unreachable",
     "shutdown",
     "fenced",
     "recovered",
@@ -53,11 +54,10 @@ StopReason = Literal[
 
 `disposed`: it was asked to.  `expired`: its lease ran out.  `superseded`: a newer session of its
 key was opened.  `exited`: its execution ended by itself.  `load-failed`: the code could not be
-loaded, or the execution failed before it was.  `unresponsive`: it was silent for `hang_timeout`,
-or could not be told its deadline.  `shutdown`: its supervisor closed.  `fenced`: this
-host may no longer hold what it held.
-`recovered`: its supervisor ended without a close, and the next one found it.  `taken-over`: its
-host died, and another took the key.
+loaded, or the execution failed before it was.  `unresponsive`: it was silent for `hang_timeout`.
+`unreachable`: its child could not be told its deadline.  `shutdown`: its supervisor closed.
+`fenced`: this host may no longer hold what it held.  `recovered`: its supervisor ended without a
+close, and the next one found it.  `taken-over`: its host died, and another took the key.
 """
 
 STOP_REASONS: Final[tuple[StopReason, ...]] = get_args(StopReason)
@@ -80,6 +80,11 @@ class NotStarted(msgspec.Struct, frozen=True, tag="not-started", forbid_unknown_
 
     causes: tuple[FailureRecord, ...] = ()
     """What went wrong while it was made sure of; not what the session stopped for."""
+
+    @property
+    def exit(self) -> None:
+        """None: nothing ran that could have ended."""
+        return
 
 
 class Exited(msgspec.Struct, frozen=True, tag="exited", forbid_unknown_fields=True):

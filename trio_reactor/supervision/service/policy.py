@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from trio_reactor.options import Options
 from trio_reactor.supervision.options import MAX_DURATION
 
 __all__ = ["Restart", "RestartPolicy"]
@@ -17,20 +18,12 @@ Restart = Literal["on-failure", "always", "never"]
 _Positive = Annotated[float, Field(gt=0, le=MAX_DURATION)]
 
 
-class RestartPolicy(BaseModel):
+class RestartPolicy(Options):
     """How a service is restarted.
 
     Raises:
         pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
     """
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
 
     pause: _Positive = 0.5
     """Seconds before the first restart."""

@@ -29,7 +29,7 @@ from trio_reactor.supervision.model.ends import ExitStatus
 from trio_reactor.supervision.model.keys import Handle, Key
 from trio_reactor.supervision.model.records import SessionRecord, Stopped
 from trio_reactor.supervision.model.work import Limits, Work
-from trio_reactor.supervision.supervisor.outcome import Outcome
+from trio_reactor.supervision.outcome import Outcome
 from trio_reactor.supervision.supervisor.supervisor import Supervisor
 
 from .decision import Again, Done, Ending, GiveUp, History, Why, decide
@@ -249,7 +249,7 @@ class Service:
         if stopped is None:
             return Ending("disposed", ran_for=ran_for)
         self._last = stopped
-        status = stopped.stop.exit or getattr(stopped.termination, "exit", None) or ExitStatus()
+        status = stopped.stop.exit or stopped.termination.exit or ExitStatus()
         return Ending(stopped.stop.reason, success=status.is_success, ran_for=ran_for)
 
     async def _open(self) -> SessionRecord | Why:

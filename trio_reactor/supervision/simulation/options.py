@@ -6,8 +6,9 @@ from math import isfinite
 from typing import Annotated
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from trio_reactor.options import Options
 from trio_reactor.supervision.model.ends import ExitStatus
 from trio_reactor.supervision.model.work import Enforcement
 
@@ -16,20 +17,12 @@ __all__ = ["MachineOptions", "Program"]
 _Delay = Annotated[float, Field(ge=0)]
 
 
-class MachineOptions(BaseModel):
+class MachineOptions(Options):
     """How a machine and its children behave.  Durations are in seconds.
 
     Raises:
         pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
     """
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
 
     launch_delay: _Delay = 0.05
     """How long it takes to make a child."""

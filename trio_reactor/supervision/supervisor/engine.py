@@ -183,7 +183,7 @@ class Engine:
         try:
             session.unit.renew(self.told_deadline(session))
         except Exception as failure:  # noqa: BLE001 - whatever the adapter raised, it is recorded
-            self.stops.begin(session, Stop("unresponsive", failure=FailureRecord.of(failure)))
+            self.stops.begin(session, Stop("unreachable", failure=FailureRecord.of(failure)))
 
     def told_deadline(self, session: Session) -> float:
         """When a session's child has to end: with its lease, or when this host may hold nothing."""

@@ -14,8 +14,7 @@ from typing import final
 import msgspec
 import trio
 
-from trio_reactor.errors import Closed, Failed, Lost, Retired, TimedOut, is_expected
-from trio_reactor.events import FailureRecord
+from trio_reactor.errors import Closed, Failed, Lost, Overflow, Retired, TimedOut, is_expected
 from trio_reactor.owner import Owner
 from trio_reactor.supervision.errors import CodeFailed, ExecutionFailed, SessionConflict
 from trio_reactor.supervision.execution.protocol import Execution, LaunchOrder, Unit
@@ -98,7 +97,10 @@ class Loads:
             unit = session.unit
             if not session.is_live or unit is None:
                 return None
-            left = unit.heard_at + timeout - self._world.clock()
+            try:
+                left = unit.heard_at + timeout - self._world.clock()
+            except Exception:  # noqa: BLE001 - the look that follows meets it too, and records it
+                left = 0.0
             if left > 0:
                 return left
             self._stops.begin_unresponsive(session, lambda: self.watch(session, timeout))
@@ -109,9 +111,10 @@ class Loads:
     # ------------------------------------------------------------------------------- one load
 
     def _begin(self, session: Session, work: Work, hang_timeout: float | None) -> LoadJob:
-        # What cannot be recorded is refused before anything has changed.
+        # What cannot be recorded, or not now, is refused before anything has changed.
         launch = Launch(nonce="0" * 32, by=0.0, boot_id=self._execution.boot_id)
         codec.encode(msgspec.structs.replace(session.record, phase=Loading(work, launch)))
+        self._transitions.check_room()
         job = LoadJob(work, hang_timeout)
         self._owner.start_soon(
             self._run, session, job, name=f"load of {session.record.handle}", drain=True
@@ -217,12 +220,20 @@ class Loads:
 
     def exited(self, session: Session) -> None:
         """The execution of a session has ended by itself, or can no longer be observed."""
+        # One that kept its deadline may be seen to have ended before the lease's alarm is heard.
+        self._stops.expire(session)
         self._stops.begin(session, Stop("exited", exit=session.exit))
 
     def _failed(self, session: Session, job: LoadJob, failure: Exception) -> None:
         """A load has failed: stop the session, unless it was stopped, and tell who waits."""
+        if isinstance(failure, Overflow):
+            # It was begun when there was room.  This session stops, so trying again is in vain.
+            full = ExecutionFailed(f"{session.record.handle}: the journal had no room for its load")
+            full.__cause__ = failure
+            failure = full
         if not is_expected(failure):
             self._health.poison(failure)
+        self._stops.expire(session)
         if not session.is_live:
             if isinstance(failure, CodeFailed):
                 # Its end was heard of first.  Why it ended is told to who waits all the same.
@@ -237,7 +248,7 @@ class Loads:
         ended = isinstance(failure, ExecutionFailed) and session.unit is not None
         if not ended:
             job.outcome.fail(_afresh(failure))
-        record = FailureRecord.of(failure)
+        record = self._stops.record_of(failure)
         self._stops.begin(session, Stop("load-failed", exit=session.exit, failure=record))
 
 

@@ -18,7 +18,7 @@ from trio_reactor.supervision.errors import AdmissionFull, StaleSession
 from trio_reactor.supervision.journal import Write
 from trio_reactor.supervision.model.ends import Stop
 from trio_reactor.supervision.model.keys import Handle, Key
-from trio_reactor.supervision.model.records import Open, SessionRecord
+from trio_reactor.supervision.model.records import Open, SessionRecord, Stopped
 from trio_reactor.supervision.model.work import Limits
 from trio_reactor.supervision.options import SupervisorOptions
 
@@ -140,12 +140,10 @@ class Opens:
             TerminationUnconfirmed: It may still run.
         """
         for session in self._registry.of_key(key):
-            if session.ending is None and not session.is_live:
+            if isinstance(session.record.phase, Stopped) and not session.ending.settled:
                 continue  # stopped, by an earlier supervisor
             self._stops.expire(session)
-            self._stops.begin(session, Stop("superseded"))
-            assert session.ending is not None  # noqa: S101 - it was begun
-            termination = await session.ending.wait()
+            termination = await self._stops.begin(session, Stop("superseded")).wait()
             if termination.causes:
                 # Not this open's failure: the end was observed all the same.
                 _log.warning("%s: cleaning up its last session failed", key)

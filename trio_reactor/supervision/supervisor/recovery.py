@@ -29,8 +29,8 @@ from trio_reactor.supervision.model.records import (
     Stopping,
 )
 from trio_reactor.supervision.options import SupervisorOptions
+from trio_reactor.supervision.outcome import Outcome
 
-from .outcome import Outcome
 from .registry import Registry
 from .session import Session
 from .transitions import Transitions
@@ -107,8 +107,6 @@ class Recovery:
         before: LivePhase = phase.before if isinstance(phase, Stopping) else phase
         if isinstance(phase, Loaded) and await self._adopt(session, phase):
             return
-        ending: Outcome[Termination] = Outcome()
-        session.ending = ending
         termination = await self._ended(session, before)
         self._registry.add(session)
         if not isinstance(phase, Stopping):
@@ -116,7 +114,7 @@ class Recovery:
         written: Outcome[BaseException | None] = Outcome()
         self._transitions.end(session, termination, written.set, recovered=True)
         refused = await written.wait()
-        ending.set(termination)
+        session.ending.set(termination)
         if refused is not None:
             raise refused  # the next supervisor would find it as if nothing had been done
 

@@ -18,9 +18,9 @@ from trio_reactor.supervision.model.records import (
     Stopping,
 )
 from trio_reactor.supervision.model.work import CodeIdentity, Work
+from trio_reactor.supervision.outcome import Outcome
 
 from .alarms import Alarm
-from .outcome import Outcome
 
 if TYPE_CHECKING:
     from trio_reactor.owner import Attempt
@@ -60,7 +60,6 @@ class Session:
         "ahead",
         "alarm",
         "attempt",
-        "awaited",
         "deadline",
         "ending",
         "job",
@@ -81,10 +80,8 @@ class Session:
         self.attempt: Attempt[Unit] | None = None
         self.unit: Unit | None = None
         """Its execution, from its registration on; kept for what it said last."""
-        self.awaited: Outcome[Termination] | None = None
-        """What becomes its `ending`, if somebody waits for it before it stops."""
-        self.ending: Outcome[Termination] | None = None
-        """From its stop on: the end of its execution."""
+        self.ending: Outcome[Termination] = Outcome()
+        """The end of its execution; never settled for one that an earlier supervisor stopped."""
 
     def __repr__(self) -> str:
         return f"<Session {self.record.handle}: {type(self.record.phase).__name__}>"
@@ -109,7 +106,7 @@ class Session:
         if isinstance(phase, Stopping | Stopped):
             status = None
             if isinstance(phase, Stopped):
-                status = getattr(phase.termination, "exit", None)
+                status = phase.termination.exit
             return stopped_error(self.record, phase.stop, status or self.exit)
         return None
 

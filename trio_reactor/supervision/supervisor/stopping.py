@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVarTuple, Unpack, final
 
+import msgspec
 import trio
 
 from trio_reactor.errors import TimedOut, leaves
@@ -15,10 +16,10 @@ from trio_reactor.supervision.execution.protocol import Unit
 from trio_reactor.supervision.model.ends import Exited, Killed, NotStarted, Stop, Termination
 from trio_reactor.supervision.model.records import Loaded, Loading, Stopping
 from trio_reactor.supervision.options import SupervisorOptions
+from trio_reactor.supervision.outcome import Outcome
 
 from .alarms import Alarms
 from .health import Health
-from .outcome import Outcome
 from .session import Session, stopped_error
 from .transitions import Transitions
 
@@ -76,10 +77,8 @@ class Stops:
 
         Synchronous.  Two stops of one session are one, and the first one's reason stays.
         """
-        if session.ending is not None:
+        if not session.is_live:
             return session.ending
-        ending: Outcome[Termination] = session.awaited or Outcome()
-        session.ending = ending
         self._transitions.fence(session, stop)
         if session.alarm is not None:
             self._alarms.cancel(session.alarm)
@@ -93,11 +92,18 @@ class Stops:
                 job.outcome.fail(lambda: stopped_error(record, stop, session.exit))
             job.scope.cancel()
         self._spawn(self._end, session)
-        return ending
+        return session.ending
 
     def _spawn(self, fn: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> None:
         assert self._nursery is not None  # noqa: S101 - it runs as long as there are sessions
         self._nursery.start_soon(fn, *args)
+
+    def record_of(self, failure: BaseException) -> FailureRecord:
+        """What is recorded of a failure: of what code said, no more than the options allow."""
+        record = FailureRecord.of(failure)
+        if record.detail is None or len(record.detail) <= self._options.max_detail:
+            return record
+        return msgspec.structs.replace(record, detail=record.detail[: self._options.max_detail])
 
     def begin_unresponsive(self, session: Session, again: Callable[[], None]) -> None:
         """See where the silent code of a session is, and stop it unless it is heard meanwhile.
@@ -132,7 +138,6 @@ class Stops:
     async def _end(self, session: Session) -> None:
         """See a fenced session to its observed end."""
         ending, job = session.ending, session.job
-        assert ending is not None  # noqa: S101 - set by `begin`
         try:
             if job is not None:
                 await job.done.wait()
@@ -152,7 +157,7 @@ class Stops:
             return
         if job is not None:
             stop = _stop_of(session)
-            status = getattr(termination, "exit", None)
+            status = termination.exit
             record = session.record
             job.outcome.fail(lambda: stopped_error(record, stop, status))
         # Also where the journal could not take it: the end was observed all the same.
@@ -171,7 +176,6 @@ class Stops:
 
         if session.job is not None:
             session.job.outcome.fail(afresh)
-        assert session.ending is not None  # noqa: S101 - set by `begin`
         session.ending.fail(afresh)
 
     async def _terminate(self, session: Session) -> Termination:
@@ -217,10 +221,12 @@ class Stops:
     ) -> bool:
         """Returns whether it had to be killed.  What goes wrong in asking does not stop killing."""
         _attempt(unit.interrupt, causes)
-        if await self._exits(unit, self._options.grace, causes):
+        if await self._exits(unit, self._options.grace, causes) and unit.exit is not None:
             return False
         _attempt(unit.kill, causes)
-        if not await self._exits(unit, self._options.confirmation_timeout, causes):
+        waited = await self._exits(unit, self._options.confirmation_timeout, causes)
+        # Where waiting itself has broken, leaving the execution may still observe its exit.
+        if waited and unit.exit is None:
             raise TerminationUnconfirmed(
                 f"the exit of {session.record.handle} was not observed within "
                 f"{self._options.confirmation_timeout} s of its kill",
@@ -229,12 +235,20 @@ class Stops:
         return True
 
     async def _exits(self, unit: Unit, budget: float, causes: list[BaseException]) -> bool:
+        """Wait for an exit to be observed; returns whether that could be waited for."""
         with trio.move_on_after(budget):
             try:
                 await unit.wait_exited()
+            except TerminationUnconfirmed as failure:
+                causes.append(failure)
+                return True  # it can no longer be observed: there is nothing to wait for
             except Exception as failure:  # noqa: BLE001 - kept; only an observed exit counts
                 causes.append(failure)
-        return unit.exit is not None
+                return unit.exit is not None
+            if unit.exit is None:
+                # It was said too early.  The time is its code's all the same.
+                await trio.sleep_forever()
+        return True
 
 
 def _attempt(signal: Callable[[], None], causes: list[BaseException]) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import trio
 
 from trio_reactor.channel import Publisher
+from trio_reactor.errors import Closed
 from trio_reactor.owner import Owner
 from trio_reactor.supervision.errors import SessionStopped
 from trio_reactor.supervision.execution.protocol import Output, Unit
@@ -27,7 +28,6 @@ from trio_reactor.supervision.options import MAX_DURATION, SupervisorOptions
 from trio_reactor.world import World
 
 from .engine import Engine
-from .outcome import Outcome
 from .session import Session
 
 __all__ = ["Supervisor", "SupervisorStatistics"]
@@ -110,7 +110,7 @@ class Supervisor:
             AdmissionFull, Overflow: A bound was reached.
             StoreError: The journal could not take it.
             SupervisorPoisoned: The supervisor cannot vouch for what it holds.
-            Closed: It closes, or drains.
+            Closed: It closes, or drains; a task that is cancelled already gets that instead.
             ValueError, TypeError: An argument cannot be; it is named.
         """
         key = _as_key(key)
@@ -118,14 +118,16 @@ class Supervisor:
         expected = _as_generation(expected_generation)
         options = self._engine.options
         lease = options.lease if lease is None else _checked("lease", lease, options.max_lease)
-        self._engine.check_opening()
-        return await self._engine.opens.open(
-            key,
-            request=request,
-            expected=expected,
-            lease=lease,
-            limits=negotiate(options.limits, _as_limits(limits)),
-        )
+        allowed = negotiate(options.limits, _as_limits(limits))
+        try:
+            self._engine.check_opening()
+            return await self._engine.opens.open(
+                key, request=request, expected=expected, lease=lease, limits=allowed
+            )
+        except Closed:
+            # What closes it has mostly cancelled this task too: then that is what it gets.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            raise
 
     def renew(self, handle: Handle) -> float:
         """Let a session live for its lease from now on.
@@ -174,10 +176,15 @@ class Supervisor:
             SessionConflict: It was asked to load something else before.
             StaleSession: There is no such session.
             RecordRefused: What runs cannot be recorded; nothing has changed.
+            Overflow: `max_transitions` wait for the journal; nothing has changed.
             ValueError, TypeError: An argument cannot be; it is named, and nothing has changed.
             SupervisorPoisoned, Closed, StoreError: As of `open`.
         """
-        self._engine.check_beginning()
+        try:
+            self._engine.check_beginning()
+        except Closed:
+            await trio.lowlevel.checkpoint_if_cancelled()  # as in `open`
+            raise
         session = self._live(handle)
         timeout = self._engine.options.hang_timeout
         if hang_timeout is not None:
@@ -217,11 +224,7 @@ class Supervisor:
         if isinstance(phase, Stopped):
             await trio.lowlevel.checkpoint()
             return phase
-        if session.ending is None and session.awaited is None:
-            session.awaited = Outcome()
-        ending = session.ending or session.awaited
-        assert ending is not None  # noqa: S101 - set above
-        termination = await ending.wait()
+        termination = await session.ending.wait()
         phase = session.record.phase
         if isinstance(phase, Stopped):
             return phase

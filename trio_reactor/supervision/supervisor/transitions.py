@@ -97,6 +97,14 @@ class Transitions:
 
         return self._writer.submit(record, committed=committed, refused=lambda _: refused())
 
+    def check_room(self) -> None:
+        """See that the journal would take a step now.
+
+        Raises:
+            Overflow: `max_transitions` wait for it.
+        """
+        self._writer.check_room()
+
     def proceed(self, session: Session, event: LoadBegun | Registered | CodeLoaded) -> Write:
         """Journal a step of a live session; it is visible once the journal has it.
 

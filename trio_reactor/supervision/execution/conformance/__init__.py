@@ -17,6 +17,8 @@ or by hand:
 
     trio.run(run_all, MyRig, my_rig)
 
+`SUITE.report` gives the outcome of every case instead, also of those that do not apply.
+
 A case is a rule with a sentence for a name.  What breaks it raises `Nonconforming`, an
 `AssertionError` that names the execution, what it did, and the rule.  Where the rig itself fails,
 that is a `RigFailed`, with what it raised as its cause.
@@ -28,21 +30,20 @@ child lives that is to reach its deadline (`lease`).
 
 from __future__ import annotations
 
-from .case import Case
-from .rig import Capability, Need, Rig, WorkName
-from .suite import CASES, Environment, cases, run_all
-from .trial import Nonconforming, RigFailed
+from trio_reactor.testing.conformance import Nonconforming, RigFailed
+
+from .rig import Capability, Rig
+from .suite import CASES, SUITE, Case, Environment, cases, run_all
 
 __all__ = [
     "CASES",
+    "SUITE",
     "Capability",
     "Case",
     "Environment",
-    "Need",
     "Nonconforming",
     "Rig",
     "RigFailed",
-    "WorkName",
     "cases",
     "run_all",
 ]

@@ -10,13 +10,13 @@ import trio
 from trio_reactor.supervision.errors import CodeFailed, ExecutionFailed, LimitRefused
 from trio_reactor.supervision.execution.protocol import Adopting
 from trio_reactor.supervision.model.work import CodeIdentity, Limits
+from trio_reactor.testing.conformance import Part
 
-from .case import Register
 from .trial import Trial
 
-__all__ = ["CAPABILITIES", "LAUNCHING"]
+__all__ = ["LAUNCHING"]
 
-LAUNCHING: Final = Register()
+LAUNCHING: Final = Part(Trial)
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -24,37 +24,34 @@ _MOMENTS: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 """Parts of the time of a launch after which it is cancelled."""
 
 
-@LAUNCHING.case("it can do what its rig says, and no more")
+# All others rest on it.
+@LAUNCHING.case("it can do what its rig says, and no more", decisive=True)
 async def _capabilities(trial: Trial) -> None:
-    adopting = isinstance(trial.execution, Adopting)
-    said = "adopting" in trial.capabilities
+    adopting = isinstance(trial.rig.execution, Adopting)
+    said = "adopting" in trial.rig.capabilities
     trial.require(adopting == said, f"is {'' if adopting else 'not '}Adopting, against its rig")
-
-
-CAPABILITIES: Final = LAUNCHING.cases[-1]
-"""The case that the others rest on."""
 
 
 @LAUNCHING.case("a child exists once it is launched, and runs nothing before it is started")
 async def _waits(trial: Trial) -> None:
-    async with trial.launched(trial.order(trial.work("forever"))) as unit:
-        trial.require(trial.alive(), "entered a launch without a child")
-        unit.renew(trial.at(trial.patience))
+    async with trial.launched(trial.order(trial.rig.forever())) as unit:
+        trial.require(trial.rig.alive(), "entered a launch without a child")
+        unit.renew(trial.at(trial.rig.patience))
         await trial.quiet()
-        trial.require(trial.ran() == 0, "ran code in a child that was not started")
+        trial.require(trial.rig.ran() == 0, "ran code in a child that was not started")
         trial.require(unit.exit is None, f"ended a child that waits, with {unit.exit}")
         with trial.soon("did not load a work"):
             await unit.start()
-        trial.require(trial.ran() == 1, f"ran code {trial.ran()} times after one start")
+        trial.require(trial.rig.ran() == 1, f"ran code {trial.rig.ran()} times after one start")
 
 
 @LAUNCHING.case("a child that is told no deadline ends by that of its launch, and ran nothing")
 async def _unregistered(trial: Trial) -> None:
-    order = trial.order(trial.work("forever"), by=trial.lease)
+    order = trial.order(trial.rig.forever(), by=trial.rig.lease)
     async with trial.launched(order) as unit:
         trial.tells(unit, order.launch.by, "its launch's")
         await trial.ends_at(unit, order.launch.by, "its launch's")
-    trial.require(trial.ran() == 0, "ran code in a child that was not started")
+    trial.require(trial.rig.ran() == 0, "ran code in a child that was not started")
     await trial.until_gone("after the deadline of a launch")
 
 
@@ -62,8 +59,8 @@ async def _unregistered(trial: Trial) -> None:
 async def _identity(trial: Trial) -> None:
     found: list[CodeIdentity] = []
     for _ in range(2):
-        async with trial.launched(trial.order(trial.work("forever"))) as unit:
-            unit.renew(trial.at(trial.patience))
+        async with trial.launched(trial.order(trial.rig.forever())) as unit:
+            unit.renew(trial.at(trial.rig.patience))
             with trial.soon("did not load a work"):
                 found.append(await unit.start())
     first, second = found
@@ -74,8 +71,8 @@ async def _identity(trial: Trial) -> None:
 
 @LAUNCHING.case("what cannot be loaded is the code's failure, with what it said", "unloadable")
 async def _unloadable(trial: Trial) -> None:
-    async with trial.launched(trial.order(trial.work("unloadable"))) as unit:
-        unit.renew(trial.at(trial.patience))
+    async with trial.launched(trial.order(trial.rig.unloadable())) as unit:
+        unit.renew(trial.at(trial.rig.patience))
         try:
             with trial.soon("did not say that a work cannot be loaded"):
                 await unit.start()
@@ -87,8 +84,8 @@ async def _unloadable(trial: Trial) -> None:
 
 @LAUNCHING.case("a child that ends while it loads is the execution's failure", "dies_loading")
 async def _dies(trial: Trial) -> None:
-    async with trial.launched(trial.order(trial.work("dies_loading"))) as unit:
-        unit.renew(trial.at(trial.patience))
+    async with trial.launched(trial.order(trial.rig.dies_loading())) as unit:
+        unit.renew(trial.at(trial.rig.patience))
         try:
             with trial.soon("did not say that a child ended while it loaded"):
                 await unit.start()
@@ -101,38 +98,38 @@ async def _dies(trial: Trial) -> None:
 
 @LAUNCHING.case("a start that is cancelled only leaves: the child goes on", "never_loads")
 async def _cancelled_start(trial: Trial) -> None:
-    async with trial.launched(trial.order(trial.work("never_loads"))) as unit:
-        unit.renew(trial.at(2 * trial.patience))
+    async with trial.launched(trial.order(trial.rig.never_loads())) as unit:
+        unit.renew(trial.at(2 * trial.rig.patience))
         await trial.leaves_promptly(unit.start, "a start")
         await trial.quiet()
-        trial.require(unit.exit is None and trial.alive(), "ended a child whose start was left")
+        trial.require(unit.exit is None and trial.rig.alive(), "ended a child whose start was left")
 
 
 @LAUNCHING.case("a launch that is cancelled at any moment leaves no child")
 async def _cancelled_launch(trial: Trial) -> None:
-    order = trial.order(trial.work("forever"))
+    order = trial.order(trial.rig.forever())
     before = trio.current_time()
     async with trial.launched(order):
         took = trio.current_time() - before
     await trial.until_gone("after one was left")
     for part in _MOMENTS:
         with trio.move_on_after(part * took):
-            async with trial.execution.launch(trial.order(trial.work("forever"))):
+            async with trial.rig.execution.launch(trial.order(trial.rig.forever())):
                 await trio.sleep_forever()
-        trial.require(not trial.alive(), f"left {trial.alive()} processes of a cancelled launch")
-    trial.require(trial.ran() == 0, "ran code in a child that was not started")
+        trial.require_gone("after a launch was cancelled")
+    trial.require(trial.rig.ran() == 0, "ran code in a child that was not started")
 
 
 @LAUNCHING.case("each launch makes a child of its own, which stays the same to its end", "exits")
 async def _one_each(trial: Trial) -> None:
     async with (
-        trial.launched(trial.order(trial.work("exits", 0))) as one,
-        trial.launched(trial.order(trial.work("exits", 0))) as other,
+        trial.launched(trial.order(trial.rig.exits(0))) as one,
+        trial.launched(trial.order(trial.rig.exits(0))) as other,
     ):
         first = one.child
         trial.require(first != other.child, "told one child of two launches")
         for unit in (one, other):
-            unit.renew(trial.at(trial.patience))
+            unit.renew(trial.at(trial.rig.patience))
             with trial.soon("did not load a work"):
                 await unit.start()
         await trial.ended(one, "that ended by itself")
@@ -144,11 +141,11 @@ async def _limits(trial: Trial) -> None:
     for limits in (Limits(open_files=256), Limits(memory=1 << 30), Limits(processes=64)):
         (asked,) = (name for name in limits.__struct_fields__ if getattr(limits, name) is not None)
         try:
-            async with trial.launched(trial.order(trial.work("forever"), limits=limits)) as unit:
+            async with trial.launched(trial.order(trial.rig.forever(), limits=limits)) as unit:
                 for name in limits.__struct_fields__:
                     how = getattr(unit.enforced, name)
                     said = f"said of {name} that it is enforced by {how} when {asked} was asked for"
                     trial.require((how is not None) == (name == asked), said)
         except LimitRefused as refusal:
             trial.require(refusal.limit == asked, f"refused {refusal.limit} for {asked}")
-            trial.require(not trial.alive(), "left a child whose limit it refused")
+            trial.require(not trial.rig.alive(), "left a child whose limit it refused")

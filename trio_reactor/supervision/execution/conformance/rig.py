@@ -6,54 +6,31 @@ not overridden does not apply, and `cases` leaves it out: the more a rig can do,
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, TypeAlias, get_args
+from abc import abstractmethod
+from typing import ClassVar, Literal, TypeAlias
 
 from trio_reactor.supervision.execution.protocol import Execution, LaunchOrder
 from trio_reactor.supervision.model.child import Orphan
 from trio_reactor.supervision.model.work import Work
+from trio_reactor.testing import conformance
+from trio_reactor.testing.conformance import optional
 from trio_reactor.world import World
 
-__all__ = ["Capability", "Need", "Rig", "WorkName", "has"]
+__all__ = ["Capability", "Rig"]
 
 Capability: TypeAlias = Literal["adopting", "stacks"]
 """What an execution can beside making children and ending them: `adopting` is the protocol
 `Adopting`; one that `stacks` can tell where the code of `forever` is."""
 
-WorkName: TypeAlias = Literal[
-    "forever",
-    "exits",
-    "unloadable",
-    "dies_loading",
-    "never_loads",
-    "ignores_interrupt",
-    "spins",
-    "spawns",
-    "echoes",
-    "says",
-    "prints",
-]
-"""The works; each is a method of the same name."""
 
-Need: TypeAlias = WorkName | Literal["leave_behind"]
-"""What a case may need of its rig; each is a method of the same name."""
-
-
-class Rig(ABC):
+class Rig(conformance.Rig):
     """The execution under test, fresh for each case.
 
     No child of it must be there when a case begins.
     """
 
-    name: ClassVar[str]
-    """What the execution is called in messages."""
-
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
     """What the execution is expected to be able to do: exactly that."""
-
-    patience: float = 10.0
-    """Seconds after which something that has to happen is not awaited any longer.  On a virtual
-    clock it costs nothing."""
 
     quiet: float = 0.2
     """Seconds during which nothing must happen, where that is what is required.  On a real clock
@@ -104,46 +81,57 @@ class Rig(ABC):
         """It runs until it is asked to end, and then does."""
         ...
 
+    @optional
     def exits(self, code: int, /) -> Work:
         """It loads, and then ends by itself with this status."""
         raise NotImplementedError
 
+    @optional
     def unloadable(self) -> Work:
         """It cannot be loaded, and says why: it is missing, does not import, or fails in that."""
         raise NotImplementedError
 
+    @optional
     def dies_loading(self) -> Work:
         """Its process ends while it loads, without a word."""
         raise NotImplementedError
 
+    @optional
     def never_loads(self) -> Work:
         """It is never loaded, and does not fail."""
         raise NotImplementedError
 
+    @optional
     def ignores_interrupt(self) -> Work:
         """It goes on when it is asked to end."""
         raise NotImplementedError
 
+    @optional
     def spins(self) -> Work:
         """It loads, and then blocks whatever it runs in, so that it hears nothing."""
         raise NotImplementedError
 
+    @optional
     def spawns(self) -> Work:
         """It starts another process that leaves its session and runs on; then it does so itself."""
         raise NotImplementedError
 
+    @optional
     def echoes(self) -> Work:
         """It sends back what it receives on its channel, until it is asked to end."""
         raise NotImplementedError
 
+    @optional
     def says(self, data: bytes, /) -> Work:
         """It sends this on its channel, and ends at once, with status 0."""
         raise NotImplementedError
 
+    @optional
     def prints(self, data: bytes, /) -> Work:
         """It writes this to its standard output, and ends with status 0."""
         raise NotImplementedError
 
+    @optional
     async def leave_behind(
         self, order: LaunchOrder, /, *, deadline: float | None, registered: bool = True
     ) -> Orphan:
@@ -159,9 +147,3 @@ class Rig(ABC):
             What is known of the child.
         """
         raise NotImplementedError
-
-
-def has(kind: type[Rig]) -> frozenset[Need]:
-    """What rigs of this kind have: the methods that they override."""
-    needs: tuple[Need, ...] = (*get_args(WorkName), "leave_behind")
-    return frozenset(need for need in needs if getattr(kind, need) is not getattr(Rig, need))

@@ -17,25 +17,29 @@ or by hand:
 
     trio.run(run_all, MyRig, my_rig)
 
+`SUITE.report` gives the outcome of every case instead, also of those that do not apply.
+
 A case is a rule with a sentence for a name.  What breaks it raises `Nonconforming`, an
-`AssertionError` that names the store, what it did, and the rule.  What the rig raises comes out as
-it is.
+`AssertionError` that names the store, what it did, and the rule.  Where the rig itself fails,
+that is a `RigFailed`, with what it raised as its cause.
 """
 
 from __future__ import annotations
 
-from .case import Case
+from trio_reactor.testing.conformance import Nonconforming, RigFailed
+
 from .rig import Capability, Rig
-from .suite import CASES, Environment, cases, run_all
-from .trial import Nonconforming
+from .suite import CASES, SUITE, Case, Environment, cases, run_all
 
 __all__ = [
     "CASES",
+    "SUITE",
     "Capability",
     "Case",
     "Environment",
     "Nonconforming",
     "Rig",
+    "RigFailed",
     "cases",
     "run_all",
 ]

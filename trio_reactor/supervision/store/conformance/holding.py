@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from trio_reactor.supervision.model.keys import MAX_NAME, Handle, Key
+from trio_reactor.testing.conformance import Part
 
-from .case import Register
 from .lives import largest
 from .trial import Trial
 
 __all__ = ["HOLDING"]
 
-HOLDING: Final = Register()
+HOLDING: Final = Part(Trial)
 
 MANY: Final = 1_000
 """How many changes are committed together at most."""

@@ -12,13 +12,13 @@ from trio_reactor.supervision.model.codec import encode
 from trio_reactor.supervision.model.keys import Key
 from trio_reactor.supervision.store.protocol import Change
 from trio_reactor.testing.cancellation import cancel_at
+from trio_reactor.testing.conformance import Part
 
-from .case import Register
 from .trial import Trial
 
 __all__ = ["LASTING"]
 
-LASTING: Final = Register()
+LASTING: Final = Part(Trial)
 
 MAX_STEPS: Final = 100
 """At how many checkpoints of one call it is cancelled at most."""

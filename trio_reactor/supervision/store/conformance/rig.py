@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import ClassVar, Literal, TypeAlias
 
 from trio_reactor.supervision.model.keys import Handle
 from trio_reactor.supervision.store.protocol import Store
+from trio_reactor.testing import conformance
 
 __all__ = ["Capability", "Rig"]
 
@@ -15,17 +16,13 @@ Capability: TypeAlias = Literal["exclusive", "damageable"]
 next one all of it.  `damageable`: its rig can damage a record that is in it."""
 
 
-class Rig(ABC):
+class Rig(conformance.Rig):
     """The store under test, whose journal is new when a case begins."""
-
-    name: ClassVar[str]
-    """What the store is called in messages."""
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
     """What the store is expected to be able to do."""
 
     patience: float = 20.0
-    """Seconds after which an operation of it is not awaited any longer."""
 
     @abstractmethod
     def store(self) -> Store:

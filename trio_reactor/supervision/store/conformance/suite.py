@@ -1,81 +1,33 @@
-"""All cases, those that apply, and all of them at once."""
+"""The suite: all cases, those that apply, and all of them at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Final, get_args
+from typing import Final, TypeAlias, get_args
 
-from trio_reactor.errors import leaves
+from trio_reactor.testing import conformance
 
-from .case import Case
 from .holding import HOLDING
 from .lasting import LASTING
 from .rig import Capability, Rig
-from .trial import Nonconforming
+from .trial import Trial
 
-__all__ = ["CASES", "Environment", "cases", "run_all"]
+__all__ = ["CASES", "SUITE", "Case", "Environment", "cases", "run_all"]
 
-CASES: Final[tuple[Case, ...]] = (*HOLDING.cases, *LASTING.cases)
-"""Every case there is."""
+Case: TypeAlias = conformance.Case[Rig, Trial]
+"""One rule, and how it is tested."""
 
-_CAPABILITIES: Final[frozenset[str]] = frozenset(get_args(Capability))
-
-Environment = Callable[[], AbstractAsyncContextManager[Rig]]
+Environment: TypeAlias = conformance.Environment[Rig]
 """Makes a fresh rig, with whatever has to run beside it."""
 
+SUITE: Final = conformance.Suite(Rig, HOLDING, LASTING, capabilities=get_args(Capability))
+"""What any store can be put to."""
 
-def cases(kind: type[Rig]) -> tuple[Case, ...]:
-    """The cases that apply to rigs of this kind, by its capabilities.
+CASES: Final = SUITE.cases
+"""Every case there is."""
 
-    Raises:
-        ValueError: One of its capabilities is none that there is.
-    """
-    unknown = sorted(kind.capabilities - _CAPABILITIES)
-    if unknown:
-        raise ValueError(
-            f"{kind.__name__}.capabilities names {', '.join(map(repr, unknown))}; there are "
-            f"{', '.join(map(repr, sorted(_CAPABILITIES)))}"
-        )
-    return tuple(case for case in CASES if case.applies_to(kind))
+cases: Final = SUITE.cases_for
+"""`Suite.cases_for`: the cases that apply to a kind of rig, by what it claims and overrides."""
 
-
-async def run_all(
-    kind: type[Rig], environment: Environment, told: Callable[[str], None] | None = None
-) -> tuple[str, ...]:
-    """Run every case that applies, one after the other, each in an environment of its own.
-
-    Args:
-        kind: The kind of rig.
-        environment: Makes one, for each case.
-        told: Called with one line after each case: whether its sentence holds.
-
-    Returns:
-        The sentences that hold.
-
-    Raises:
-        ExceptionGroup: Of a `Nonconforming` for each that does not.
-        Exception: What the rig or its environment raised, at once.
-        ValueError: One of its capabilities is none that there is.
-    """
-    hold: list[str] = []
-    broken: list[Nonconforming] = []
-    for case in cases(kind):
-        try:
-            async with environment() as rig:
-                await case.run(rig)
-        except Exception as failure:
-            told_of = list(leaves(failure))
-            found = [leaf for leaf in told_of if isinstance(leaf, Nonconforming)]
-            if len(found) != len(told_of):
-                raise
-            broken.extend(found)
-            verdict = "does not hold"
-        else:
-            hold.append(case.sentence)
-            verdict = "holds"
-        if told is not None:
-            told(f"{verdict}: {case.sentence}")
-    if broken:
-        raise ExceptionGroup(f"{kind.name} does not conform", broken)
-    return tuple(hold)
+run_all: Final = SUITE.run_all
+"""`Suite.run_all`: runs each case that applies in an environment of its own, and raises all that is
+broken together."""

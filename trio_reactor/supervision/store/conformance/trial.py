@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import NoReturn, cast, final
+from typing import cast, final
 
-import trio
 from trio.testing import assert_checkpoints
 
 from trio_reactor.errors import ReactorError, leaves
@@ -15,59 +14,31 @@ from trio_reactor.supervision.model.codec import encode
 from trio_reactor.supervision.model.keys import Handle, Key
 from trio_reactor.supervision.model.records import SessionRecord
 from trio_reactor.supervision.store.protocol import Change, Contents, Journal, SharedJournal
+from trio_reactor.testing import conformance
 
 from .lives import life
 from .rig import Rig
 
-__all__ = ["Nonconforming", "Opened", "Trial"]
-
-
-class Nonconforming(AssertionError):
-    """A store does not keep a rule.
-
-    Args:
-        store: What it is called.
-        did: What it did.
-        required: The rule.
-    """
-
-    def __init__(self, store: str, did: str, required: str) -> None:
-        super().__init__(f"{store} {did}; required: {required}")
-        self.store = store
-        self.required = required
+__all__ = ["Opened", "Trial"]
 
 
 @final
-class Trial:
-    """One case at one rig."""
+class Trial(conformance.Trial[Rig]):
+    """What the body of a case works with.
 
-    def __init__(self, rig: Rig, sentence: str) -> None:
-        self.rig = rig
-        self._sentence = sentence
-
-    def broken(self, did: str) -> Nonconforming:
-        """The error of a store that did this."""
-        return Nonconforming(self.rig.name, did, self._sentence)
-
-    def fail(self, did: str) -> NoReturn:
-        """Say that it did this."""
-        raise self.broken(did)
-
-    def require(self, holds: bool, did: str) -> None:
-        """Fail unless it holds."""
-        if not holds:
-            self.fail(did)
+    Args:
+        rig: The store.
+        required: The rule that is tested.
+    """
 
     @contextmanager
     def watched(self, what: str) -> Generator[None]:
         """A block in which the store must neither raise nor dawdle."""
-        with trio.move_on_after(self.rig.patience) as scope:
+        with self.soon(f"did not {what}"):
             try:
                 yield
             except Exception as failure:
                 raise self.broken(f"raised {failure!r} when it was to {what}") from failure
-        if scope.cancelled_caught:
-            self.fail(f"did not {what} within {self.rig.patience:g} s")
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Opened]:
@@ -91,8 +62,9 @@ class Trial:
 
     async def busy(self) -> None:
         """Require that the store cannot be opened now."""
+        store = self.rig.store()
         try:
-            async with self.rig.store().open():
+            async with store.open():
                 pass
         except StoreBusy:
             return

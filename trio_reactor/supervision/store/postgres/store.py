@@ -11,8 +11,9 @@ from typing import Annotated, Final, cast, final
 import psycopg
 import trio
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from trio_reactor.options import Options
 from trio_reactor.supervision.errors import StoreBusy, StoreUnusable
 from trio_reactor.supervision.hosts.sleeping import sleep_until
 from trio_reactor.supervision.hosts.takeover import (
@@ -49,20 +50,12 @@ _RIVAL = Statement(
 _ENTER = Statement("SELECT {schema}.enter_host(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)")
 
 
-class PostgresOptions(BaseModel):
+class PostgresOptions(Options):
     """The options of a `PostgresStore`.
 
     Raises:
         pydantic.ValidationError: A `ValueError` that names each option that is wrong or unknown.
     """
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
 
     host: Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=r"^[^\x00-\x1f\x7f]*$")]
     """What this host is called: the same at each start, and no other host's."""
