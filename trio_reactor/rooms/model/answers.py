@@ -89,7 +89,11 @@ Answer: TypeAlias = Accepted | Conflicted | Rejected | Expired | Retry | Halted 
 
 
 class Page(msgspec.Struct, frozen=True, tag="page"):
-    """A part of a whole room, as it was at one version."""
+    """A part of a whole room.
+
+    A room that is moving may be read page by page too: pages of paths first, each as it is when it
+    is read, then what changed meanwhile.  So only with the last page the whole is of one version.
+    """
 
     room: str
     transfer: str
@@ -97,10 +101,14 @@ class Page(msgspec.Struct, frozen=True, tag="page"):
     number: int
     """Which page of that, from 0."""
     version: int
-    """The room's version that the whole transfer is of."""
+    """The room's version when the transfer began; of the last page, the version that the whole is
+    of, which may be a later one.  No entry is newer than the last page's."""
     entries: tuple[Entry, ...]
+    """They take the place of those that earlier pages had at the same paths."""
     next: str | None
     """The token that the next page is asked for with; `None`: this is the last."""
+    removed: tuple[str, ...] = ()
+    """Paths at which there is nothing any more, whatever earlier pages had there."""
 
 
 class Discontinued(msgspec.Struct, frozen=True, tag="discontinued"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from trio_reactor.rooms.errors import ProviderFault
 
@@ -28,7 +29,8 @@ __all__ = [
     "twice_listed",
 ]
 
-MAX_TOKEN = 4_096
+_NEWEST: Final = 2**63 - 1
+MAX_TOKEN: Final = 4_096
 """The most characters of a page's token, a selection, a position or an epoch."""
 
 
@@ -115,7 +117,7 @@ def check_page(
         room: Which room was asked for.
         transfer: Which transfer is being continued; `None`: this begins one.
         number: Which page is due.
-        version: Which version the transfer is of; `None`: this page says it.
+        version: Which version the transfer began at; `None`: this page says it.
         limits: What the authority says about sizes.
 
     Raises:
@@ -131,11 +133,15 @@ def check_page(
     if page.number != number:
         raise ProviderFault(f"{room}: page {page.number} was given, not {number}", room=room)
     _version("version", page.version, room)
-    if version is not None and page.version != version:
+    if version is not None and (
+        page.version < version or (page.next is not None and page.version != version)
+    ):
         raise ProviderFault(
             f"{room}: a page of version {page.version} in a transfer of {version}", room=room
         )
-    _check_entries(room, page.entries, page.version, limits)
+    # What is newer than the transfer's beginning is settled by its last page.
+    _check_entries(room, page.entries, page.version if page.next is None else _NEWEST, limits)
+    _check_removed(room, page.entries, page.removed)
 
 
 def check_advanced(advanced: Advanced, *, room: str, since: int, limits: Limits) -> None:
@@ -156,17 +162,7 @@ def check_advanced(advanced: Advanced, *, room: str, since: int, limits: Limits)
             f"{room}: a change leads from {since} back to {advanced.version}", room=room
         )
     _check_entries(room, advanced.entries, advanced.version, limits)
-    written = {folded(entry.path) for entry in advanced.entries}
-    paths = {entry.path for entry in advanced.entries}
-    for path in advanced.removed:
-        try:
-            normal = check_path(path)
-        except (TypeError, ValueError) as flaw:
-            raise ProviderFault(f"{room}: a removed path cannot be: {flaw}", room=room) from flaw
-        if path in paths:
-            raise ProviderFault(f"{room}: {normal}: both written and removed", room=room)
-    if len(written) != len(advanced.entries):
-        raise ProviderFault(f"{room}: two paths of a change collide", room=room)
+    _check_removed(room, advanced.entries, advanced.removed)
 
 
 def check_clashes(room: str, conflicted: Conflicted, paths: Iterable[str], limits: Limits) -> None:
@@ -198,8 +194,19 @@ def _check_entries(room: str, entries: Sequence[Entry], version: int, limits: Li
         raise ProviderFault(f"{room}: two paths collide", room=room)
 
 
+def _check_removed(room: str, entries: Sequence[Entry], removed: Sequence[str]) -> None:
+    written = {entry.path for entry in entries}
+    for path in removed:
+        try:
+            normal = check_path(path)
+        except (TypeError, ValueError) as flaw:
+            raise ProviderFault(f"{room}: a removed path cannot be: {flaw}", room=room) from flaw
+        if path in written:
+            raise ProviderFault(f"{room}: {normal}: both written and removed", room=room)
+
+
 def _version(what: str, given: int, room: str) -> None:
-    if given < 0 or given > 2**63 - 1:
+    if given < 0 or given > _NEWEST:
         raise ProviderFault(f"{room}: its {what} is {given}", room=room)
 
 

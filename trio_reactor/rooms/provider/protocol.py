@@ -172,8 +172,8 @@ class Link(Protocol):
     ) -> Page | Discontinued:
         """A page of the whole room: the first, or the one that a token names.
 
-        All pages of a transfer are of one version.  Asked again for a page, the same one or
-        `Discontinued` is answered.
+        All pages of a transfer together are of one version, which the last one names.  Asked again
+        for a page, a page of the same number or `Discontinued` is answered.
         """
         ...
 
