@@ -5,7 +5,6 @@ All of this runs in the journal's thread.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Final, final
 import apsw
 
 from trio_reactor.errors import Outcome, ReactorError
+from trio_reactor.sqlite import Database, FileWitness, Row, trouble_of
 from trio_reactor.supervision.errors import (
     RecordRefused,
     RecordUnreadable,
@@ -24,8 +24,6 @@ from trio_reactor.supervision.model.codec import decode
 from trio_reactor.supervision.model.keys import Handle, Key
 from trio_reactor.supervision.model.records import Open, SessionRecord
 from trio_reactor.supervision.store.protocol import Change, Contents
-
-from .file import Database, Row
 
 __all__ = ["Rows"]
 
@@ -46,7 +44,7 @@ class Rows:
     def __init__(self, path: str, database: Database) -> None:
         self.path = path
         self._database = database
-        self._files = {path: _identity(path)}
+        self._witness = FileWitness(path)
         written = database.execute("SELECT max(written) FROM record").get
         self._written = written if isinstance(written, int) else 0
 
@@ -83,7 +81,7 @@ class Rows:
             # Its log may have been written and not synced: a crash would tell.
             outcome = "unknown"
             database.execute("COMMIT")
-            self._see_that_it_is_there()
+            self._witness.check()
         except (apsw.Error, OSError) as failure:
             self._undo()
             raise self._failed(failure, outcome) from failure
@@ -195,33 +193,19 @@ class Rows:
             with suppress(apsw.Error):
                 self._database.execute("ROLLBACK")
 
-    def _see_that_it_is_there(self) -> None:
-        """See that what was written went into the files that the next one will open.
-
-        A file that was removed or replaced takes every write, and keeps none.
-        """
-        for path in (self.path, f"{self.path}-wal"):
-            found = _identity(path)
-            if self._files.setdefault(path, found) != found:
-                raise FileNotFoundError(f"{path} was replaced while it was in use")
-
     def _failed(self, failure: apsw.Error | OSError, outcome: Outcome) -> StoreFailed:
-        if isinstance(failure, apsw.FullError):
-            what = "there is no room for the journal"
-        elif isinstance(failure, FileNotFoundError):
-            what = "the journal is gone"
-        elif isinstance(failure, (apsw.CorruptError, apsw.NotADBError)):
-            what = "the journal is damaged"
-        else:
-            what = f"the journal could not be used: {type(failure).__name__}"
+        match trouble_of(failure):
+            case "full":
+                what = "there is no room for the journal"
+            case "gone":
+                what = "the journal is gone"
+            case "damaged":
+                what = "the journal is damaged"
+            case _:
+                what = f"the journal could not be used: {type(failure).__name__}"
         return StoreFailed(
             f"{self.path}: {what}", store=self.path, outcome=outcome, detail=str(failure)
         )
-
-
-def _identity(path: str) -> tuple[int, int]:
-    found = os.stat(path)
-    return (found.st_dev, found.st_ino)
 
 
 def _sum(identity: object, instance: object, generation: int, encoded: bytes = b"") -> int:

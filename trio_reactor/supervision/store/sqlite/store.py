@@ -1,8 +1,9 @@
 """A store in a file: SQLite, durable before a commit returns.
 
-One supervisor at a time has it (see `ownership`).  What was acknowledged survives a crash of the
-process and of the machine: the log is synced by every commit, and the directory when the file is
-made.  A transaction that was cut short is undone by whoever opens the file next.
+One supervisor at a time has it (see `trio_reactor.sqlite.ownership`).  What was acknowledged
+survives a crash of the process and of the machine: the log is synced by every commit, and the
+directory when the file is made.  A transaction that was cut short is undone by whoever opens the
+file next.
 
 SQLite blocks, so every transaction runs in a worker thread, one after the other, and one that has
 begun is finished, also if the task that wants it is cancelled: it is then known what is recorded.
@@ -12,7 +13,6 @@ Each row carries a checksum, since SQLite does not notice a changed byte in the 
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -23,12 +23,12 @@ import apsw
 import trio
 
 from trio_reactor.errors import Closed, ReactorError
+from trio_reactor.sqlite import Owned, Trouble, Turns, Unfit, connect, owned, take, trouble_of
 from trio_reactor.supervision.errors import StoreBusy, StoreFailed, StoreUnusable
 from trio_reactor.supervision.store.protocol import Change, Contents
 
-from .file import Unfit, connect, take
-from .ownership import Owned, owned
 from .rows import Rows
+from .tables import JOURNAL
 
 __all__ = ["SqliteJournal", "SqliteStore"]
 
@@ -72,7 +72,7 @@ class SqliteStore:
             StoreUnusable: The file is foreign, newer, damaged or read-only; nothing in it changed.
             StoreFailed: It could not be opened or made.
         """
-        thread = _Thread(inline=self._inline)
+        thread = Turns(inline=self._inline)
         held = ExitStack()
         rows = await thread.run(partial(_opened, self.path, held))
         journal = SqliteJournal(self.path, rows, thread)
@@ -87,7 +87,7 @@ class SqliteStore:
 class SqliteJournal:
     """The journal of a `SqliteStore`, while it is open; implements `Journal`."""
 
-    def __init__(self, path: str, rows: Rows, thread: _Thread) -> None:
+    def __init__(self, path: str, rows: Rows, thread: Turns) -> None:
         self.path = path
         self._rows = rows
         self._thread = thread
@@ -128,22 +128,6 @@ class SqliteJournal:
         return await self._thread.run(run)
 
 
-@final
-class _Thread:
-    """Runs one thing at a time, in the order in which they were asked for."""
-
-    def __init__(self, *, inline: bool) -> None:
-        self._inline = inline
-        self._turn = trio.CapacityLimiter(1)
-
-    async def run(self, transaction: Callable[[], T]) -> T:
-        """Run it; once begun, it is finished.  Always a checkpoint, before it begins."""
-        if self._inline:
-            await trio.lowlevel.checkpoint()
-            return transaction()
-        return await trio.to_thread.run_sync(transaction, limiter=self._turn)
-
-
 # --------------------------------------------------------------------------------- in the thread
 
 
@@ -154,7 +138,7 @@ def _opened(path: str, held: ExitStack) -> Rows:
             stack.enter_context(owned(f"{path}-lock"))
             database = connect(path)
             stack.callback(database.close)
-            take(path, database)
+            take(path, database, JOURNAL)
             rows = Rows(path, database)
         except Owned as failure:
             raise StoreBusy(
@@ -183,18 +167,20 @@ def _closed(path: str, journal: SqliteJournal, held: ExitStack) -> None:
 
 def _refused(path: str, failure: apsw.Error | OSError) -> StoreBusy | StoreUnusable | StoreFailed:
     detail = str(failure)
-    if isinstance(failure, (apsw.BusyError, apsw.LockedError)):
-        return StoreBusy(f"{path}: another process uses this journal", store=path, detail=detail)
-    if isinstance(failure, (apsw.NotADBError, apsw.CorruptError, apsw.SQLError)):
-        return StoreUnusable(
-            f"{path}: this is not a journal, or it is damaged", store=path, detail=detail
-        )
-    if isinstance(failure, (apsw.ReadOnlyError, apsw.PermissionsError, PermissionError)) or (
-        isinstance(failure, OSError) and failure.errno == errno.EROFS
-    ):
-        return StoreUnusable(f"{path}: this journal is read-only", store=path, detail=detail)
-    return StoreFailed(
-        f"{path}: the journal could not be opened: {type(failure).__name__}",
-        store=path,
-        detail=detail,
-    )
+    if isinstance(failure, apsw.SQLError):
+        trouble: Trouble = "damaged"  # its tables are not what they are called
+    else:
+        trouble = trouble_of(failure)
+    match trouble:
+        case "busy":
+            what = "another process uses this journal"
+            return StoreBusy(f"{path}: {what}", store=path, detail=detail)
+        case "damaged":
+            what = "this is not a journal, or it is damaged"
+            return StoreUnusable(f"{path}: {what}", store=path, detail=detail)
+        case "read-only":
+            what = "this journal is read-only"
+            return StoreUnusable(f"{path}: {what}", store=path, detail=detail)
+        case _:
+            what = f"the journal could not be opened: {type(failure).__name__}"
+            return StoreFailed(f"{path}: {what}", store=path, detail=detail)

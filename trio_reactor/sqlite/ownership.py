@@ -1,7 +1,7 @@
 """Exclusive ownership of a file, which ends with the process, however that ends.
 
-It is a POSIX record lock.  A child that is forked does not have it, so an execution that outlives
-its supervisor does not keep the next one out, as it would with `flock`.  Two things are to be known
+It is a POSIX record lock.  A child that is forked does not have it, so a child that outlives
+its owner does not keep the next one out, as it would with `flock`.  Two things are to be known
 of such locks, and are seen to here.  They do not exclude one another within one process: a registry
 does.  And a process that closes *any* descriptor of a file loses its locks on it: so the lock is on
 a file of its own, which nobody has a reason to open, and which is never opened twice here.
