@@ -42,7 +42,7 @@ example: $(READY)
 	@$(BIN)/python -m examples.$(NAME) $(ARGS)
 
 test: $(READY)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(READY)
 	@$(BIN)/ruff check .

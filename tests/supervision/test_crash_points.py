@@ -27,10 +27,12 @@ from trio_reactor.supervision import (
 )
 
 ROOT = Path(__file__).parent.parent.parent
+pytestmark = pytest.mark.long
+
 SHARES = 2
 """In how many tests the steps are told, so that they can run side by side."""
 
-LANES = 4
+LANES = 3
 """How many steps of a test go on at a time: each of them mostly waits for processes."""
 
 GRACE = 1.5
