@@ -26,7 +26,7 @@ def test_no_outside_witness_ever_sees_two_executions_of_one_key(part: int) -> No
     # It is only worth something if all of it happens.
     assert started > 4 * len(seeds)
     assert taken > len(seeds) / 4
-    assert fenced > len(seeds) / 20
+    assert fenced > len(seeds) / 40
 
 
 def test_the_witness_does_see_them_where_nobody_waits_out_a_lease() -> None:
