@@ -38,7 +38,7 @@ LEASE = 0.8
 MARGIN = 1.0
 """More than a guard is late on a machine that has other things to do."""
 GENERATIONS = 100
-ENOUGH = 40.0
+ENOUGH = 30.0
 """Seconds after which it is enough, if so many generations have not come by then."""
 LEAST = 20
 
