@@ -15,6 +15,9 @@ NAME   ?= broadcast
 EXAMPLES := $(sort $(patsubst examples/%/__main__.py,%,$(wildcard examples/*/__main__.py)) \
 	$(patsubst examples/%.py,%,$(wildcard examples/*.py)))
 
+# The tests start hundreds of interpreters: each would compile the library, and the tests, anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 help:
 	@echo 'make demo [ARGS=…]               the main job: one unbroken broadcast on a real film'
 	@echo 'make example NAME=… [ARGS=…]     any example: $(EXAMPLES)'
@@ -42,7 +45,7 @@ example: $(READY)
 	@$(BIN)/python -m examples.$(NAME) $(ARGS)
 
 test: $(READY)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(READY)
 	@$(BIN)/ruff check .

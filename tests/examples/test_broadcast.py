@@ -36,7 +36,7 @@ COMMAND = [sys.executable, "-m", "examples.broadcast"]
 SMALL = ("--width", "320", "--height", "180")
 PATIENCE = 100.0
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = [pytest.mark.timeout(150), pytest.mark.long]
 
 
 def broadcast(

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 100.0
 OURS = "TEST_OF_WORKERS"
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = [pytest.mark.timeout(150), pytest.mark.long]
 
 
 @pytest.fixture
@@ -93,15 +93,10 @@ def test_the_whole_story_leaves_no_orphan(mark: str, tmp_path: Path) -> None:
     for words_ in ("pondering", "unresponsive", "superseded", "expired", "recovered"):
         assert words_ in texts
 
-    # The keys of a journal that is used again go on from where they were.
-    again = run(mark, "--directory", str(tmp_path))
-    assert (again.returncode, again.stderr) == (0, "")
-    assert numbers(again)["orphans"] == 0
-
-
-def test_a_person_sees_a_table_and_where_it_hung() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "examples.workers"],
+    # The keys of a journal that is used again go on from where they were; and this time a person
+    # sees a table, and where it hung.
+    again = subprocess.run(
+        [sys.executable, "-m", "examples.workers", "--directory", str(tmp_path)],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "160"},
         capture_output=True,
@@ -109,7 +104,7 @@ def test_a_person_sees_a_table_and_where_it_hung() -> None:
         timeout=PATIENCE,
         check=False,
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (again.returncode, again.stderr) == (0, "")
     for words_ in (
         "in thinking_for_ever",
         "the memory at address 0",
@@ -119,7 +114,7 @@ def test_a_person_sees_a_table_and_where_it_hung() -> None:
         "unresponsive: ",
         "Orphans: 0",
     ):
-        assert words_ in ran.stdout
+        assert words_ in again.stdout
 
 
 def test_plugins_that_are_of_no_use_are_named_and_the_others_go_on(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,13 @@ from trio_reactor.supervision import (
 )
 
 ROOT = Path(__file__).parent.parent.parent
-SHARES = 4
+pytestmark = pytest.mark.long
+
+SHARES = 2
 """In how many tests the steps are told, so that they can run side by side."""
+
+LANES = 3
+"""How many steps of a test go on at a time: each of them mostly waits for processes."""
 
 GRACE = 1.5
 """Seconds in which a guard that has lost its supervisor, or its lease, must have ended everything,
@@ -39,18 +43,15 @@ on a machine that has other things to do."""
 class Mould:
     """The process that plays stories, one after the other."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, Path(__file__).parent / "crash_story.py"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
+    def __init__(self, process: trio.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._orders = process.stdin
+        self._answers = process.stdout
 
-    def play(self, directory: Path, *, fatal: int, orphaned: str, tag: str, play: bool) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+    async def play(
+        self, directory: Path, *, fatal: int, orphaned: str, tag: str, play: bool
+    ) -> int:
         order = {
             "directory": str(directory),
             "fatal": fatal,
@@ -58,20 +59,57 @@ class Mould:
             "tag": tag,
             "play": play,
         }
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        status: int = json.loads(self._process.stdout.readline())
+        await self._orders.send_all(json.dumps(order).encode() + b"\n")
+        answer = b""
+        while not answer.endswith(b"\n"):
+            piece = await self._answers.receive_some()
+            assert piece, "the mould is broken"
+            answer += piece
+        status: int = json.loads(answer)
         return status
 
-    def close(self) -> None:
-        self._process.communicate(timeout=30)
+
+@asynccontextmanager
+async def open_mould() -> AsyncGenerator[Mould]:
+    script = str(Path(__file__).parent / "crash_story.py")
+    process = await trio.lowlevel.open_process(
+        [sys.executable, script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    mould = Mould(process)
+    try:
+        yield mould
+        assert process.stdin is not None
+        await process.stdin.aclose()
+        with trio.fail_after(30):
+            assert await process.wait() == 0
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
 
 
-@pytest.fixture
-def mould() -> Iterator[Mould]:
-    made = Mould()
-    yield made
-    made.close()
+async def side_by_side(
+    numbers: Sequence[int], see: Callable[[Mould, int], Awaitable[bool]]
+) -> bool:
+    """See to each number, some at a time and in order, until one of them says that it is enough."""
+    left = iter(numbers)
+    enough = False
+
+    async def one_after_another() -> None:
+        nonlocal enough
+        async with open_mould() as mould:
+            for number in left:
+                if enough:
+                    return
+                enough |= await see(mould, number)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(LANES):
+            nursery.start_soon(one_after_another)
+    return enough
 
 
 def stage(tmp_path: Path, name: str) -> Path:
@@ -98,20 +136,20 @@ def alive(tag: str) -> list[int]:
     return found
 
 
-def wait_ended(pids: list[int], timeout: float) -> None:
+async def wait_ended(pids: list[int], timeout: float) -> None:
     """Wait until the operating system says that all of these are gone."""
-    until = time.monotonic() + timeout
-    for pid in pids:
-        try:
-            fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        try:
-            left = max(0.0, until - time.monotonic())
-            ended, _, _ = select.select([fd], [], [], left)
-            assert ended, f"process {pid} still runs"
-        finally:
-            os.close(fd)
+    with trio.move_on_after(timeout):
+        for pid in pids:
+            try:
+                fd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            try:
+                await trio.lowlevel.wait_readable(fd)
+            finally:
+                os.close(fd)
+        return
+    pytest.fail(f"of {pids} some still run")
 
 
 def facts(directory: Path) -> list[dict[str, Any]]:
@@ -159,12 +197,12 @@ async def _see_to_it(directory: Path, orphaned: str, tag: str) -> None:
             await supervisor.load(again.handle, work)
 
 
-def _steps(mould: Mould, tmp_path: Path, orphaned: str) -> list[str]:
+async def _steps(tmp_path: Path, orphaned: str) -> list[str]:
     directory = stage(tmp_path, "rehearsal")
     tag = uuid.uuid4().hex
-    assert mould.play(directory, fatal=0, orphaned=orphaned, tag=tag, play=True) == 0, (
-        directory / "failure"
-    ).read_text()
+    async with open_mould() as mould:
+        status = await mould.play(directory, fatal=0, orphaned=orphaned, tag=tag, play=True)
+    assert status == 0, (directory / "failure").read_text()
     assert not alive(tag)
     steps = (directory / "steps").read_text().splitlines()
     assert len(steps) > 50
@@ -173,43 +211,45 @@ def _steps(mould: Mould, tmp_path: Path, orphaned: str) -> list[str]:
 
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("orphaned", ["kill", "adopt"])
-def test_killed_at_any_step_nothing_is_orphaned_nothing_runs_twice_nothing_is_lost(
-    mould: Mould, tmp_path: Path, orphaned: str, share: int
+async def test_killed_at_any_step_nothing_is_orphaned_nothing_runs_twice_nothing_is_lost(
+    tmp_path: Path, orphaned: str, share: int
 ) -> None:
-    steps = _steps(mould, tmp_path, orphaned)
-    for fatal in range(1 + share, len(steps) + 1, SHARES):
+    steps = await _steps(tmp_path, orphaned)
+
+    async def see(mould: Mould, fatal: int) -> bool:
         directory = stage(tmp_path, f"step-{fatal}")
         tag = uuid.uuid4().hex
-        status = mould.play(directory, fatal=fatal, orphaned=orphaned, tag=tag, play=True)
+        status = await mould.play(directory, fatal=fatal, orphaned=orphaned, tag=tag, play=True)
         where = f"killed at step {fatal}: {steps[fatal - 1]}"
         assert status in (-9, 0), where  # the last steps' order may differ from the rehearsal's
         try:
             if fatal % 3 == 0:
                 # Nobody comes: what is left ends by itself.
-                wait_ended(alive(tag), GRACE + (LEASE if orphaned == "adopt" else 0.0))
-            trio.run(_see_to_it, directory, orphaned, tag)
-            wait_ended(alive(tag), GRACE)
+                await wait_ended(alive(tag), GRACE + (LEASE if orphaned == "adopt" else 0.0))
+            await _see_to_it(directory, orphaned, tag)
+            await wait_ended(alive(tag), GRACE)
             assert not (directory / "overlap").exists()
         except BaseException as failure:
             failure.add_note(where)
             raise
+        return False
+
+    await side_by_side(range(1 + share, len(steps) + 1, SHARES), see)
 
 
-def test_killed_at_any_step_of_a_recovery_the_next_one_sees_to_it(
-    mould: Mould, tmp_path: Path
-) -> None:
-    steps = _steps(mould, tmp_path, "adopt")
+async def test_killed_at_any_step_of_a_recovery_the_next_one_sees_to_it(tmp_path: Path) -> None:
+    steps = await _steps(tmp_path, "adopt")
     loaded = next(n for n, step in enumerate(steps, 1) if step == "written: b generation 1 loaded")
-    for fatal in range(1, 40):
+
+    async def see(mould: Mould, fatal: int) -> bool:
         directory = stage(tmp_path, f"step-{fatal}")
         tag = uuid.uuid4().hex
-        first = mould.play(directory, fatal=loaded, orphaned="adopt", tag=tag, play=True)
+        first = await mould.play(directory, fatal=loaded, orphaned="adopt", tag=tag, play=True)
         assert first == -9
-        status = mould.play(directory, fatal=fatal, orphaned="kill", tag=tag, play=False)
-        trio.run(_see_to_it, directory, "kill", tag)
+        status = await mould.play(directory, fatal=fatal, orphaned="kill", tag=tag, play=False)
+        await _see_to_it(directory, "kill", tag)
         assert not (directory / "overlap").exists()
         assert not alive(tag)
-        if status == 0:
-            break
-    else:
-        pytest.fail("the recovery never came to its end")
+        return status == 0
+
+    assert await side_by_side(range(1, 40), see), "the recovery never came to its end"

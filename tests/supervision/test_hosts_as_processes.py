@@ -7,11 +7,13 @@ import json
 import os
 import random
 import secrets
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from trio_reactor.supervision import (
     SupervisorOptions,
     open_supervisor,
 )
+from trio_reactor.supervision.model.codec import decode
 from trio_reactor.supervision.store.postgres import PostgresStore
 
 ROOT = Path(__file__).parent.parent.parent
@@ -34,65 +37,119 @@ KEYS = ("red", "green", "blue", "white")
 LEASE = 0.8
 MARGIN = 1.0
 """More than a guard is late on a machine that has other things to do."""
-GENERATIONS = 200
-ENOUGH = 90.0
+GENERATIONS = 100
+ENOUGH = 30.0
 """Seconds after which it is enough, if so many generations have not come by then."""
-LEAST = 40
+LEAST = 20
 
-pytestmark = [pytest.mark.server("postgres"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.server("postgres"), pytest.mark.long]
+
+
+def told(here: Path, name: str, conninfo: str, **more: object) -> dict[str, object]:
+    """What a host is told."""
+    return {
+        "conninfo": conninfo,
+        "host": name,
+        "lease": LEASE,
+        "margin": MARGIN,
+        "session_lease": 1.5,
+        "orphaned": "kill",
+        "keys": KEYS,
+        "keeps": False,
+        "here": str(here),
+        "seed": 0,
+        **more,
+    }
+
+
+def start(told: dict[str, object], mark: str) -> subprocess.Popen[bytes]:
+    """Start a host; what it says in vain is in its log."""
+    script = Path(__file__).parent / "host_story.py"
+    with open(Path(str(told["here"]), f"{told['host']}.log"), "a") as log:
+        return subprocess.Popen(
+            [sys.executable, script, json.dumps(told)],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "HOST_STORY": mark},
+            stderr=log,
+        )
+
+
+def no_defect(here: Path, *processes: subprocess.Popen[bytes]) -> None:
+    """See that no host met anything but weather, and that none ended by itself."""
+    if (here / "defect").exists():
+        pytest.fail((here / "defect").read_text(), pytrace=False)
+    for process in processes:
+        if process.poll() is not None:
+            logs = "\n".join(log.read_text() for log in here.glob("*.log"))
+            pytest.fail(f"a host ended by itself: {process.returncode}\n{logs}", pytrace=False)
 
 
 class Host:
-    """One host: its process, its way to the database, and what is done to it."""
+    """One host: its process, its way to the database, and what is done to it.
 
-    def __init__(self, name: str, proxy: Proxy, told: dict[str, object], mark: str) -> None:
-        self.name = name
+    Whatever is done to it says what undoes it, if that is not to come by itself.
+    """
+
+    def __init__(self, proxy: Proxy, told: dict[str, object], mark: str) -> None:
         self.proxy = proxy
         self.told = told
-        self._environment = os.environ | {"PYTHONPATH": str(ROOT), "HOST_STORY": mark}
-        self.process = self._start()
+        self.mark = mark
+        self.process = start(told, mark)
         self.starts = 1
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        script = Path(__file__).parent / "host_story.py"
-        with open(Path(str(self.told["here"]), f"{self.name}.log"), "a") as log:
-            return subprocess.Popen(
-                [sys.executable, script, json.dumps(self.told)], env=self._environment, stderr=log
-            )
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
 
-    def kill_and_start(self, chance: random.Random) -> None:
+    def be_killed(self, chance: random.Random) -> Callable[[], None]:
         self.kill()
         self.told["orphaned"] = chance.choice(["kill", "adopt"])
-        self.process = self._start()
+        if chance.random() < 0.5:
+            self.start()
+            return _nothing
+        return self.start
+
+    def start(self) -> None:
+        self.process = start(self.told, self.mark)
         self.starts += 1
 
-    def stop(self, chance: random.Random) -> None:
+    def be_stopped(self, chance: random.Random) -> Callable[[], None]:
         self.process.send_signal(signal.SIGSTOP)
-        time.sleep(chance.uniform(0.2, 3.0) * LEASE)
-        self.process.send_signal(signal.SIGCONT)
+        return lambda: self.process.send_signal(signal.SIGCONT)
 
-    def cut(self, chance: random.Random) -> None:
+    def be_cut(self, chance: random.Random) -> Callable[[], None]:
+        self.proxy.accepts = chance.random() < 0.5
         self.proxy.cut()
-        if chance.random() < 0.5:
-            self.proxy.accepts = False
-            time.sleep(chance.uniform(0.2, 3.0) * LEASE)
-            self.proxy.accepts = True
+        return self.be_let_in
 
-    def stall(self, chance: random.Random) -> None:
+    def be_let_in(self) -> None:
+        self.proxy.accepts = True
+
+    def be_stalled(self, chance: random.Random) -> Callable[[], None]:
         self.proxy.stall()
-        time.sleep(chance.uniform(0.2, 3.0) * LEASE)
-        self.proxy.resume()
+        return self.proxy.resume
 
-    def delay(self, chance: random.Random) -> None:
+    def be_delayed(self, chance: random.Random) -> Callable[[], None]:
         self.proxy.delay = chance.choice([0.0, 0.0, 0.01, 0.1])
+        return _nothing
 
-    def suffer(self, chance: random.Random) -> None:
-        acts = (self.kill_and_start, self.stop, self.cut, self.stall, self.delay)
-        chance.choices(acts, weights=(3, 3, 3, 3, 2))[0](chance)
+    def suffer(self, chance: random.Random) -> Callable[[], None]:
+        no_defect(Path(str(self.told["here"])), self.process)
+        acts = (self.be_killed, self.be_stopped, self.be_cut, self.be_stalled, self.be_delayed)
+        return chance.choices(acts, weights=(3, 3, 3, 3, 2))[0](chance)
+
+
+def _nothing() -> None:
+    pass
+
+
+def harm(hosts: list[Host], chance: random.Random) -> None:
+    """Do something to one of them, or to several at once, and undo it one by one."""
+    victims = chance.sample(hosts, chance.choice([1, 1, 2, len(hosts)]))
+    undoing = [act for host in victims if (act := host.suffer(chance)) is not _nothing]
+    chance.shuffle(undoing)
+    for undo in undoing:
+        time.sleep(chance.uniform(0.2, 2.5) * LEASE / len(undoing))
+        undo()
 
 
 def ran(here: Path) -> dict[str, list[int]]:
@@ -103,6 +160,13 @@ def ran(here: Path) -> dict[str, list[int]]:
         else []
         for key in KEYS
     }
+
+
+def lines(here: Path, name: str) -> list[list[str]]:
+    """The words of each whole line of a file that hosts write to."""
+    path = here / name
+    text = path.read_text() if path.exists() else ""
+    return [line.split() for line in text.splitlines()]
 
 
 def alive(mark: str) -> list[int]:
@@ -155,23 +219,16 @@ def test_whatever_happens_to_three_hosts_no_key_runs_twice(tmp_path: Path) -> No
     ):
         try:
             for name, proxy in (("one", one), ("two", two), ("three", three)):
-                told = {
-                    "conninfo": f"{conninfo} port={proxy.port}",
-                    "host": name,
-                    "lease": LEASE,
-                    "margin": MARGIN,
-                    "session_lease": 1.5,
-                    "orphaned": chance.choice(["kill", "adopt"]),
-                    "keys": KEYS,
-                    "here": str(tmp_path),
-                    "seed": seed,
-                }
-                hosts.append(Host(name, proxy, told, mark))
+                way = f"{conninfo} port={proxy.port}"
+                orphaned = chance.choice(["kill", "adopt"])
+                given = told(tmp_path, name, way, orphaned=orphaned, seed=seed)
+                hosts.append(Host(proxy, given, mark))
             until = time.monotonic() + ENOUGH
             while time.monotonic() < until and sum(map(len, ran(tmp_path).values())) < GENERATIONS:
-                time.sleep(chance.uniform(0.1, 0.8))
-                chance.choice(hosts).suffer(chance)
+                time.sleep(chance.uniform(0.1, 0.6))
+                harm(hosts, chance)
                 no_overlap(tmp_path)
+            no_defect(tmp_path, *(host.process for host in hosts))
         finally:
             for host in hosts:
                 host.kill()
@@ -180,9 +237,9 @@ def test_whatever_happens_to_three_hosts_no_key_runs_twice(tmp_path: Path) -> No
             time.sleep(0.02)
         assert not alive(mark), "what a dead host ran has outlived its horizon"
         no_overlap(tmp_path)
+        no_defect(tmp_path)
         acknowledged: defaultdict[str, list[int]] = defaultdict(list)
-        for line in (tmp_path / "acknowledged").read_text().splitlines():
-            key, generation, _ = line.split()
+        for key, generation, _ in lines(tmp_path, "acknowledged"):
             acknowledged[key].append(int(generation))
         for key, generations in acknowledged.items():
             assert len(set(generations)) == len(generations), f"{key} was given out twice"
@@ -197,3 +254,87 @@ def test_whatever_happens_to_three_hosts_no_key_runs_twice(tmp_path: Path) -> No
     count = sum(map(len, ran(tmp_path).values()))
     print(f"{count} generations; starts: {[host.starts for host in hosts]}")
     assert count >= LEAST
+
+
+def wait_until(
+    happened: Callable[[], bool], here: Path, *processes: subprocess.Popen[bytes]
+) -> None:
+    """Wait for a fact that hosts bring about."""
+    until = time.monotonic() + ENOUGH
+    while not happened():
+        no_defect(here, *processes)
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def written(conninfo: str) -> list[tuple[object, ...]]:
+    """All that a journal says, but for the beats of who lives."""
+    with sql(conninfo) as connection:
+        return [
+            *connection.execute("SELECT incarnation, fenced FROM trio_reactor.host ORDER BY 1"),
+            *connection.execute("SELECT * FROM trio_reactor.key ORDER BY identity"),
+            *connection.execute("SELECT * FROM trio_reactor.record ORDER BY revision"),
+        ]
+
+
+def settled(
+    conninfo: str, generation: int, here: Path, *processes: subprocess.Popen[bytes]
+) -> object:
+    """What the journal says, once every session of a generation is journaled as loaded."""
+
+    def are_loaded() -> bool:
+        with sql(conninfo) as connection:
+            bodies = connection.execute(
+                "SELECT body FROM trio_reactor.record WHERE generation = %s", (generation,)
+            ).fetchall()
+        phases = [decode(bytes(body), name="a record").phase for (body,) in bodies]
+        return len(phases) == len(KEYS) and all(isinstance(each, Loaded) for each in phases)
+
+    wait_until(are_loaded, here, *processes)
+    return written(conninfo)
+
+
+def test_one_that_goes_on_once_another_has_its_name_changes_nothing(tmp_path: Path) -> None:
+    lease, old_mark, new_mark = 2.0, secrets.token_hex(8), secrets.token_hex(8)
+    (tmp_path / "host_code.py").write_text(CODE)
+    with fresh_database() as conninfo:
+        given = told(tmp_path, "one", conninfo, lease=lease, session_lease=30.0, keeps=True)
+        old = start(given | {"orphaned": "adopt"}, old_mark)
+        new: subprocess.Popen[bytes] | None = None
+        try:
+            wait_until(lambda: ran(tmp_path) == {key: [1] for key in KEYS}, tmp_path, old)
+            settled(conninfo, 1, tmp_path, old)
+            old.send_signal(signal.SIGSTOP)
+            horizon = time.monotonic() + lease
+            children = [os.pidfd_open(pid) for pid in alive(old_mark) if pid != old.pid]
+            assert len(children) >= len(KEYS)
+            new = start(given, new_mark)
+            for child in children:
+                left = max(0.0, horizon + MARGIN - time.monotonic())
+                assert select.select([child], [], [], left)[0], "it runs beyond its horizon"
+                os.close(child)
+            assert alive(old_mark) == [old.pid]
+
+            wait_until(lambda: ran(tmp_path) == {key: [1, 2] for key in KEYS}, tmp_path, new)
+            assert time.monotonic() > horizon
+            before = settled(conninfo, 2, tmp_path, new)
+
+            old.send_signal(signal.SIGCONT)
+            ends = str(old.pid)
+            wait_until(
+                lambda: [ends, "StoreBusy"] in lines(tmp_path, "endings"), tmp_path, old, new
+            )
+            who, *why = lines(tmp_path, "endings")[0]
+            assert (who, set(why)) == (ends, {"HostFenced"})
+            assert written(conninfo) == before
+            assert alive(old_mark) == [old.pid]
+            no_overlap(tmp_path)
+            no_defect(tmp_path, old, new)
+        finally:
+            for process in (old, new):
+                if process is not None:
+                    process.kill()
+                    process.wait()
+        wait_until(lambda: not alive(new_mark), tmp_path)
+        assert ran(tmp_path) == {key: [1, 2] for key in KEYS}
+        no_overlap(tmp_path)

@@ -115,7 +115,9 @@ async def test_a_process_id_that_was_given_again_is_left_alone() -> None:
         async with LocalProcesses().launch(made) as unit:
             identity = unit.child.process
         assert identity is not None
-        forged = msgspec.structs.replace(identity, pid=other.pid)
+        # Both may have started in one tick of the clock: then it would be the very same identity.
+        earlier = identity.start_time - 100_000
+        forged = msgspec.structs.replace(identity, pid=other.pid, start_time=earlier)
         assert await LocalProcesses().recover(Orphan(made.launch, Child(forged))) is None
         assert lives(other.pid)
     finally:

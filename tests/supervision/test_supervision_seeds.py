@@ -39,6 +39,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "trio_reactor.supervision")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_under_no_seed_is_a_word_broken(part: int) -> None:
     summary = play(range(part, SEEDS, PARTS))
