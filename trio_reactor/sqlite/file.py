@@ -49,11 +49,18 @@ def connect(path: str) -> Database:
     return cast("Database", apsw.Connection(path))
 
 
-def take(path: str, database: Database, kind: FileKind, *, shared: bool = False) -> None:
+def take(
+    path: str, database: Database, kind: FileKind, *, shared: bool = False, whole: bool = True
+) -> None:
     """Make a new file one of its kind, or see that an old one is; see that it can be written.
 
-    Unless it is shared, SQLite's own lock is taken too and kept, so that no other program writes
-    into it.
+    Args:
+        path: Where it is.
+        database: The open file.
+        kind: What it has to be.
+        shared: Whether other connections may use it too; else SQLite's own lock is taken and kept,
+            so that no other program writes into it.
+        whole: Whether all of it is read to see that none of it is damaged.
 
     Raises:
         Unfit: It is none that this library can use; nothing in it was changed.
@@ -82,7 +89,7 @@ def take(path: str, database: Database, kind: FileKind, *, shared: bool = False)
         raise Unfit(f"this is not {kind.name}")
     elif version != kind.version:
         raise Unfit(f"this {kind.short} has version {version!r}; this library reads {kind.version}")
-    elif database.execute("PRAGMA integrity_check(1)").get != "ok":
+    elif whole and database.execute("PRAGMA integrity_check(1)").get != "ok":
         raise Unfit(f"this {kind.short} is damaged")
     database.execute("COMMIT")
     mode = database.execute("PRAGMA journal_mode = WAL").get

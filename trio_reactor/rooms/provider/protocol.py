@@ -108,6 +108,8 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     of: int
     """How many there are."""
     data: bytes
+    room: str = ""
+    """The only room that it is about, if there is one: it is lost with it."""
 
 
 Announcement: TypeAlias = Announced | Revoked | Relisted | Said | Writing | Part
