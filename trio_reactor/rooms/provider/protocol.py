@@ -41,6 +41,7 @@ from trio_reactor.rooms.model.terms import CONTRACT, Discovery
 
 __all__ = [
     "Acting",
+    "Alive",
     "Announced",
     "Announcement",
     "Client",
@@ -95,6 +96,10 @@ class Writing(msgspec.Struct, frozen=True, tag="writing"):
     allowed: bool
 
 
+class Alive(msgspec.Struct, frozen=True, tag="alive"):
+    """Nothing has happened, and the stream lives."""
+
+
 class Part(msgspec.Struct, frozen=True, tag="part"):
     """A part of an announcement that is sent in several.
 
@@ -112,7 +117,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     """The only room that it is about, if there is one: it is lost with it."""
 
 
-Announcement: TypeAlias = Announced | Revoked | Relisted | Said | Writing | Part
+Announcement: TypeAlias = Announced | Revoked | Relisted | Said | Writing | Alive | Part
 
 # ---------------------------------------------------------------------------------- what is told
 
