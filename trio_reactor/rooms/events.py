@@ -68,7 +68,7 @@ class RoomChanged(RoomsEvent, frozen=True):
     room: str
     change: int
     """Which change of this store's; they only rise."""
-    version: int | None
+    now: int | None
     """The version that is held now."""
     paths: tuple[str, ...] | None
     """Where; `None`: anywhere, because the room is new, was read anew, or too much has changed."""
@@ -105,7 +105,8 @@ class EditAccepted(RoomsEvent, frozen=True):
 
     room: str
     edit: int
-    version: int
+    became: int
+    """The room's version that it became."""
 
 
 class DraftMade(RoomsEvent, frozen=True):

@@ -15,7 +15,8 @@ __all__ = ["Phase", "RoomFacts", "Step", "Waiting", "next_step"]
 
 Phase: TypeAlias = Literal["discovering", "holding", "carrying", "replacing", "talking", "open"]
 """How far the opening of a connection is: what there is, and what of it has expired, is asked for;
-rooms are carried; those that are owed are replaced; conversations are caught up with; it is open."""
+rooms are carried; those that are owed are replaced; conversations are caught up with; it is
+open."""
 
 Waiting: TypeAlias = Literal["nothing", "queued", "submitted", "accepted"]
 """How far the first edit of a room is that has not come back."""
