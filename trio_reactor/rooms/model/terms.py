@@ -85,6 +85,8 @@ class Listing(msgspec.Struct, frozen=True):
     """Directories that may not be written; the empty path is the whole room."""
     actions: tuple[Action, ...] = ()
     """What can be asked of this room alone."""
+    position: str = ""
+    """How far its conversations are; empty: nothing was ever said."""
 
 
 class Discovery(msgspec.Struct, frozen=True):

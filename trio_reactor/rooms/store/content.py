@@ -12,20 +12,23 @@ from typing import Final, final
 import msgspec
 
 from trio_reactor.rooms.model.answers import Message, Page
+from trio_reactor.rooms.model.edits import Delete, Move, Put, PutBinary
 from trio_reactor.rooms.model.entries import Entry
-from trio_reactor.rooms.model.held import HeldRoom, Seen, Transfer
+from trio_reactor.rooms.model.held import Draft, HeldRoom, QueuedEdit, Seen, Transfer
 from trio_reactor.rooms.model.paths import folded
 from trio_reactor.rooms.model.terms import Listing
+from trio_reactor.rooms.sync.steps import Waiting
 from trio_reactor.sqlite import Database, Row
 
 from .outbox import Outbox
-from .overlay import Overlay, as_row, entry_of
+from .overlay import NOTHING, Overlay, as_row, entry_of
 
-__all__ = ["BLOB_BYTES", "Content", "Found", "Landing", "Stored"]
+__all__ = ["BLOB_BYTES", "Content", "Found", "Glance", "Landing", "Stored"]
 
 BLOB_BYTES: Final = 262_144
 """How many bytes of a binary are kept in one row."""
 
+_NEWEST: Final = 2**63 - 1
 _ROOM_TABLES: Final = (
     "entry",
     "beneath",
@@ -79,6 +82,17 @@ class Landing(msgspec.Struct, frozen=True):
     """At which something else is seen now; `None`: the whole room is to be looked at again."""
     change: int
     """Which change of this store's that was."""
+
+
+class Glance(msgspec.Struct, frozen=True):
+    """What of a room waits."""
+
+    waiting: Waiting
+    """How far the first edit is that has not come back."""
+    queued: int
+    """Edits that have not come back."""
+    drafts: int
+    unsaid: int
 
 
 @final
@@ -195,6 +209,21 @@ class Content:
             )
         self.set_fact("admissions", str(admissions))
 
+    def glance(self, room: int) -> Glance:
+        """What of a room waits."""
+        state = self._database.execute(
+            "SELECT state FROM edit WHERE room = ? ORDER BY id LIMIT 1", (room,)
+        ).get
+        counts = [
+            self._database.execute(
+                f"SELECT count(*) FROM {table} WHERE room = ?",  # noqa: S608 - ours
+                (room,),
+            ).get
+            for table in ("edit", "draft", "unsaid")
+        ]
+        queued, drafts, unsaid = (int(str(count)) for count in counts)
+        return Glance(msgspec.convert(state or "nothing", Waiting), queued, drafts, unsaid)
+
     # --------------------------------------------------------------------------------- publishing
 
     def stage(self, room: int, page: Page, selection: str) -> None:
@@ -296,6 +325,46 @@ class Content:
         freed = self.outbox.arrive(room, version)
         paths = {*(entry.path for entry in entries), *removed, *freed}
         return Landing(version, tuple(sorted(paths)), self.next_change())
+
+    def arrived(self, room: int, version: int) -> Landing | None:
+        """Let go of the accepted edits that are in the version that is held already."""
+        freed = self.outbox.arrive(room, version)
+        return Landing(version, tuple(sorted(freed)), self.next_change()) if freed else None
+
+    def is_there(self, room: int, edit: QueuedEdit) -> bool:
+        """Whether what an edit makes of its paths is confirmed there, whoever made it so."""
+        for step in edit.steps:
+            match step.operation:
+                case Put(path=path, text=text):
+                    same = self.overlay.confirmed(room, path)[1] == text
+                case PutBinary(path=path, digest=digest):
+                    same = self.overlay.confirmed(room, path)[2] == digest
+                case Delete(path=path):
+                    same = self.overlay.confirmed(room, path) == NOTHING
+                case Move(path=path, to=to):
+                    same = (
+                        self.overlay.confirmed(room, path) == NOTHING
+                        and self.overlay.confirmed(room, to) != NOTHING
+                    )
+            if not same:
+                return False
+        return True
+
+    def let_go(self, room: int, edit: QueuedEdit) -> frozenset[str]:
+        """Let go of an edit that is there already; returns the paths it lay over."""
+        version = self.version(room) or 0
+        self.outbox.accept(room, edit, version)
+        return self.outbox.arrive(room, version)
+
+    def restored(self, room: int, version: int, *, written: float) -> tuple[Draft, ...]:
+        """Take in that the authority went back to a version: what is held is to be read anew.
+
+        What it had accepted since is offered again as drafts.
+        """
+        drafts = self.outbox.offer_again(room, version, written=written)
+        self.outbox.arrive(room, _NEWEST)
+        self._database.execute("UPDATE room SET selection = NULL WHERE id = ?", (room,))
+        return drafts
 
     # ------------------------------------------------------------------------------------ reading
 

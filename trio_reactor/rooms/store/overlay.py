@@ -21,7 +21,7 @@ from trio_reactor.rooms.model.held import Seen, Step
 from trio_reactor.rooms.model.paths import folded
 from trio_reactor.sqlite import Database, Row
 
-__all__ = ["Content", "Overlay", "as_row", "entry_of"]
+__all__ = ["NOTHING", "Content", "Overlay", "as_row", "entry_of"]
 
 Content: TypeAlias = tuple[int | None, str | None, str | None, int | None]
 """A revision, a text, a digest and a size; `None` all over: nothing."""
