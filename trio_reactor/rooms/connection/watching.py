@@ -103,14 +103,13 @@ class Watch:
                 paths = tuple(path for path in paths if beneath(self._root, path))
                 if not paths:
                     continue
-            found = await self._looked(paths)
+            # The event is taken: what it tells must not be lost with this task.
+            found = None
+            with trio.CancelScope(shield=True):
+                found = await self._read(paths)
+            assert found is not None  # noqa: S101 - a shield that nobody cancels
             if paths is None:
                 self._change = max(self._change, found.change)
                 return Change(found.rows, (), whole=True)
             there = {seen.entry.path for seen in found.rows}
             return Change(found.rows, tuple(path for path in paths if path not in there))
-
-    async def _looked(self, paths: tuple[str, ...] | None) -> Rows:
-        """Read, once an event is taken: what that tells must not be lost with this task."""
-        with trio.CancelScope(shield=True):
-            return await self._read(paths)
