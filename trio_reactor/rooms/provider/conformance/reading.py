@@ -202,22 +202,20 @@ async def _again(trial: Trial) -> None:
     for number in range(trial.rig.page_size * 2 + 1):
         await trial.put(f"{number:03}.md", "a")
     async with trial.linked() as linked, trial.linked(client="other") as other:
-        first = await linked.page(ROOM, None)
-        if isinstance(first, Discontinued):
+        page = await linked.page(ROOM, None)
+        if isinstance(page, Discontinued):
             trial.fail("discontinued a transfer at its first page")
-        state: State = laid({}, first)
+        state: State = laid({}, page)
         await trial.put("late.md", "while it is read")
-        page = first
         while page.next is not None:
+            before = page
             # The link that it was begun over is not the only one that may go on with it.
             for each in (linked, other, linked):
-                found = await each.page(ROOM, page)
+                found = await each.page(ROOM, before)
                 if isinstance(found, Discontinued):
-                    break
-            else:
-                page, state = found, laid(state, found)
-                continue
-            return
+                    return
+                page = found
+            state = laid(state, page)
         trial.same(state, trial.states[ROOM][page.version], "with each page asked for thrice")
 
 

@@ -6,9 +6,14 @@ from typing import Final, TypeAlias, get_args
 
 from trio_reactor.testing import conformance
 
+from .cancelling import CANCELLING
+from .conversing import CONVERSING
+from .listening import LISTENING
 from .reading import READING
 from .rig import Capability, Rig
+from .storing import STORING
 from .trial import Trial
+from .writing import WRITING
 
 __all__ = ["CASES", "SUITE", "Case", "Environment", "cases", "run_all"]
 
@@ -18,7 +23,16 @@ Case: TypeAlias = conformance.Case[Rig, Trial]
 Environment: TypeAlias = conformance.Environment[Rig]
 """Makes a fresh rig, with whatever has to run beside it."""
 
-SUITE: Final = conformance.Suite(Rig, READING, capabilities=get_args(Capability))
+SUITE: Final = conformance.Suite(
+    Rig,
+    READING,
+    WRITING,
+    LISTENING,
+    STORING,
+    CONVERSING,
+    CANCELLING,
+    capabilities=get_args(Capability),
+)
 """What any provider can be put to."""
 
 CASES: Final = SUITE.cases

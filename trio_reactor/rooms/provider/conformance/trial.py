@@ -384,4 +384,4 @@ class Linked:
         if len(parts) < part.of:
             return None
         data = b"".join(parts[number].data for number in range(part.of))
-        return msgspec.json.decode(data, type=Announcement)  # type: ignore[arg-type]
+        return msgspec.json.decode(data, type=Announcement)
