@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import marshal
 import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, final
+from typing import Final, assert_never, final
 
 import trio
 
@@ -16,16 +15,15 @@ from trio_reactor.supervision.errors import CodeFailed, ExecutionFailed, Termina
 from trio_reactor.supervision.execution.protocol import LaunchOrder
 from trio_reactor.supervision.model.child import Child
 from trio_reactor.supervision.model.ends import ExitStatus
-from trio_reactor.supervision.model.work import CodeIdentity, Enforced, PythonCode
+from trio_reactor.supervision.model.work import CodeIdentity, Enforced
 from trio_reactor.world import World
 
-from . import deadlines, limits
+from . import limits, orders, traces, words
 from .channel import Channel
-from .endings import end_carriers
 from .hub import Hub, Timer
 from .limits import Plan
 from .output import Tail
-from .spawn import Ends, module_path
+from .spawn import Ends
 from .timer import set_timer
 
 __all__ = ["GUARD_PATIENCE", "STACK_PATIENCE", "ProcessUnit"]
@@ -39,21 +37,9 @@ STACK_PATIENCE: Final = 5.0
 _MAX_MESSAGE: Final = 131_072
 _MAX_PIECE: Final = 65_536
 _MAX_BURST: Final = 64
-"""The most messages, or pieces of output, that are read without looking at other units."""
-_MAX_NAME: Final = 1_024
-_MAX_PATH: Final = 4_096
-_MAX_DIGITS: Final = 10
-"""More than any process id or exit status has."""
-_MAX_DETAIL: Final = 16_384
-"""Characters of a traceback, the last ones."""
-
-
-def _number(text: str) -> int | None:
-    """What was told as a number, if it is one that can be meant: who tells it is not trusted."""
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS):
-        return None
-    return int(text)
+"""The most messages that are read without looking at other units."""
+_MAX_LAST: Final = 4_096
+"""The most that are read of what a guard said before it ended; sockets hold fewer."""
 
 
 @final
@@ -63,6 +49,7 @@ class ProcessUnit:
     __slots__ = (
         "_channel",
         "_control_open",
+        "_deadline",
         "_ended",
         "_ends",
         "_escalation",
@@ -74,13 +61,13 @@ class ProcessUnit:
         "_is_killed",
         "_is_left",
         "_is_own",
+        "_is_released",
         "_is_started",
         "_loaded",
         "_nonce",
         "_on_release",
         "_order",
         "_output",
-        "_page",
         "_pidfd",
         "_plan",
         "_settled",
@@ -88,6 +75,7 @@ class ProcessUnit:
         "_stack",
         "_stack_told",
         "_status",
+        "_tell",
         "_timeout",
         "_unconfirmed",
         "_unread",
@@ -104,19 +92,21 @@ class ProcessUnit:
         plan: Plan,
         ends: Ends,
         pidfd: int,
-        page: int,
         slot: int,
+        deadline: float,
         max_output: int,
         confirmation_timeout: float,
         order: LaunchOrder,
-        on_release: Callable[[int], None],
+        tell: Callable[[float], None],
+        on_release: Callable[[], None],
         is_adopted: bool = False,
     ) -> None:
         self._world = world
         self._hub = hub
         self.child = child
         """What it can be found by."""
-        self._page = page
+        self._deadline = deadline
+        self._tell = tell
         self._nonce = order.launch.nonce
         self._plan = plan
         self._ends: Ends | None = ends
@@ -127,6 +117,7 @@ class ProcessUnit:
         self._output = Tail(max_output)
         self._is_own = not is_adopted
         self._is_started = is_adopted
+        self._is_released = False
         self._is_killed = False
         self._is_left = False
         self._control_open = True
@@ -143,11 +134,20 @@ class ProcessUnit:
         self._stack: trio.Event | None = None
         self._stack_told: str | None = None
         self._escalation: Timer | None = None
-        self._on_release: Callable[[int], None] | None = on_release
+        self._on_release: Callable[[], None] | None = on_release
         self._order: LaunchOrder | None = None if is_adopted else order
-        hub.watch(ends.control.fileno(), self._on_control)
-        hub.watch(ends.output, self._on_output)
-        hub.watch(pidfd, self._on_exit)
+        watched = (
+            (ends.control.fileno(), self._on_control),
+            (ends.output, self._on_output),
+            (pidfd, self._on_exit),
+        )
+        try:
+            for fd, ready in watched:
+                hub.watch(fd, ready)
+        except OSError:
+            for fd, _ in watched:
+                hub.forget(fd)  # they are closed by whoever made them
+            raise
 
     def __repr__(self) -> str:
         pid = self.child.process.pid if self.child.process is not None else None
@@ -206,7 +206,19 @@ class ProcessUnit:
         self._is_started = True
         if not self._ended.is_set():
             try:
-                self._send(("start", self._told(order)))
+                self._send(
+                    orders.start(
+                        order,
+                        slot=self._slot,
+                        is_gated=self._plan.is_gated,
+                        cgroup=self._plan.cgroup,
+                        max_output=self._output.keep,
+                    )
+                )
+                if self.child.secret:
+                    # A message of its own: the guard has forked before it reads that, so the
+                    # code's process never had it.
+                    self._send(orders.message("secret", self.child.secret))
             except (OSError, ValueError) as failure:
                 raise ExecutionFailed(
                     f"the child cannot be told what to run: {failure}"
@@ -223,7 +235,7 @@ class ProcessUnit:
             f"the child ended with {self._exit or 'an unknown status'} before it had loaded "
             f"{order.work}",
             outcome="replied",
-            detail=self._output.tail()[-_MAX_DETAIL:].decode(errors="replace") or None,
+            detail=self._output.tail()[-orders.MAX_DETAIL :].decode(errors="replace") or None,
         )
 
     def renew(self, deadline: float, /) -> None:
@@ -233,24 +245,25 @@ class ProcessUnit:
         newest deadline holds.
         """
         if self._ends is not None:
+            self._deadline = deadline
             set_timer(self._ends.timer, deadline)
-            deadlines.tell(self._page, self._slot, deadline)
+            self._tell(deadline)
 
     @property
     def deadline(self) -> float:
         """When it has to end, as it was last told."""
-        return deadlines.told(self._page, self._slot)
+        return self._deadline
 
     def interrupt(self) -> None:
         """Ask it to end: the code's process group gets SIGTERM."""
-        self._send_if_possible(("interrupt",))
+        self._send_if_possible("interrupt")
 
     def kill(self) -> None:
         """End it and whatever it started."""
         if self._ended.is_set() or self._is_killed:
             return
         self._is_killed = True
-        if not self._send_if_possible(("kill",)):
+        if not self._send_if_possible("kill"):
             self._end_guard()
             return
         self._signal_guard(signal.SIGCONT)  # the code can have stopped its guard
@@ -279,7 +292,7 @@ class ProcessUnit:
         """
         told = self._stack
         if told is None:
-            if not self._send_if_possible(("stack",)):
+            if not self._send_if_possible("stack"):
                 raise ExecutionFailed("the child has ended, or takes no messages")
             told = self._stack = trio.Event()
             self._stack_told = None  # what was told before is not where it is now
@@ -306,15 +319,21 @@ class ProcessUnit:
             self._release()
             return
         if self._unconfirmed is None:
+            # Its guard lives, and is watched still: it can end yet.
             self._unconfirmed = f"{self} did not end within {self._timeout} seconds"
             self._ended.set()
+        else:
+            self._let_go()
         raise self._as_unconfirmed()
 
     # What its guard says.
 
     def _on_control(self) -> None:
+        self._listen(_MAX_BURST)
+
+    def _listen(self, most: int) -> None:
         assert self._ends is not None  # noqa: S101 - it is watched while they are
-        for _ in range(_MAX_BURST):
+        for _ in range(most):
             try:
                 message = self._ends.control.recv(_MAX_MESSAGE)
             except BlockingIOError:
@@ -324,52 +343,53 @@ class ProcessUnit:
             if not message:
                 self._lose_control()
                 return
-            kind, *parts = message.decode("utf-8", "replace").split("\0")
-            self._on_message(kind, parts)
+            self._on_word(words.heard(message))
 
-    def _on_message(self, kind: str, parts: list[str]) -> None:
-        match kind, parts:
-            case "alive", []:
+    def _on_word(self, word: words.Word) -> None:
+        match word:
+            case words.Alive():
                 # Only the code's own: what its guard says is no sign that the code lives.
                 self._heard_at = self._world.clock()
-            case "code", [pid] if (number := _number(pid)) is not None and number > 0:
-                self._release_code(number)
-            case "loaded", [name, digest, version, origin]:
+            case words.CodeMade(pid):
+                self._release_code(pid)
+            case words.CodeRuns(identity):
                 self._heard_at = self._world.clock()
-                self._loaded = CodeIdentity(
-                    name[:_MAX_NAME],
-                    digest[:_MAX_NAME],
-                    version[:_MAX_NAME] or None,
-                    origin[:_MAX_PATH] or None,
-                )
+                self._loaded = identity
                 self._settle()
-            case "failed", [detail]:
+            case words.CodeRefused(detail):
                 self._fail(CodeFailed, "the code could not be loaded", detail)
-            case "broken", [detail]:
+            case words.Broken(detail):
                 self._fail(ExecutionFailed, "the child does not do what it has to", detail)
-            case "exit", [status] if (number := _number(status)) is not None:
-                self._status = number
-            case "gone", []:
+            case words.Ended(status):
+                self._status = status
+            case words.Gone():
                 self._gone = True
-            case "stack", [text]:
+            case words.StackTold(text):
                 self._stack_told = text
                 if self._stack is not None:
                     self._stack.set()
-            case _:
-                self._fail(ExecutionFailed, f"the child says what nobody understands: {kind!r}")
+            case words.Nonsense(quoted):
+                self._fail(ExecutionFailed, f"the child says what nobody understands: {quoted!r}")
                 self.kill()
+            case _:
+                assert_never(word)
 
     def _release_code(self, pid: int) -> None:
-        """Set the limits of the code's process from outside, then let it begin."""
-        if not self._plan.is_gated:
+        """Set the limits of the code's process from outside, then let it begin.
+
+        Until then it runs nothing of the user's, so it is told the truth the first time.
+        """
+        process = self.child.process
+        if not self._plan.is_gated or self._is_released or process is None:
             return
+        self._is_released = True
         try:
-            limits.apply(self._plan, pid)
+            limits.apply(self._plan, pid, parent=process.pid)
         except (OSError, ValueError, OverflowError) as failure:
             self._fail(ExecutionFailed, f"the child's limits cannot be set: {failure}")
             self.kill()
             return
-        self._send_if_possible(("go",))
+        self._send_if_possible("go")
 
     def _fail(
         self, kind: type[CodeFailed | ExecutionFailed], message: str, detail: str | None = None
@@ -405,50 +425,52 @@ class ProcessUnit:
     def _on_exit(self) -> None:
         """Its guard has ended; if it did not say that nothing is left, that is found out."""
         self._hub.forget(self._pidfd)
-        if self._escalation is not None:
-            self._escalation.cancel()
         ends = self._ends
         assert ends is not None  # noqa: S101 - they are let go of after this
         if self._control_open:
-            self._on_control()
+            self._listen(_MAX_LAST)
         self._hub.forget(ends.control.fileno())
         self._control_open = False
-        if self._gone:
+        if self._escalation is not None:
+            self._escalation.cancel()
+        if self._gone and self._is_by_itself():
             self._finish()
         else:
             trio.lowlevel.spawn_system_task(self._sweep)
 
+    def _is_by_itself(self) -> bool:
+        """Whether its guard ended as one does that has done its work."""
+        own = self._collect(keep=True)
+        return own is None or own.is_success or not self._is_started
+
     async def _sweep(self) -> None:
         """Its guard did not live to end what it guarded: end it from outside."""
         pid = self.child.process.pid if self.child.process is not None else None
-        if self._plan.cgroup is not None:
-            limits.kill(self._plan.cgroup)
         _log.debug("%r: its guard was ended; looking for what it left behind", self)
-        with trio.move_on_after(self._timeout) as scope:
+        failure = await traces.sweep(
+            self._nonce,
+            cgroup=self._plan.cgroup,
             # Until it is collected, below, nobody else can have its id, nor start its session.
-            await end_carriers(self._nonce, session=pid if self._is_own else None)
-        if scope.cancelled_caught:
-            self._unconfirmed = f"{self}: what its guard left behind does not end"
-            self._ended.set()
-            self._settle()
-        else:
+            session=pid if self._is_own else None,
+            timeout=self._timeout,
+        )
+        if failure is None:
             self._finish()
+            return
+        self._unconfirmed = f"{self}: {failure}"
+        self._ended.set()
+        self._settle()
+        if self._is_left:
+            self._let_go()
 
     def _finish(self) -> None:
         """Nothing of it is left: record how it ended, then tell."""
         ends = self._ends
         assert ends is not None  # noqa: S101 - they are let go of after this
-        for _ in range(_MAX_BURST):
-            try:
-                piece = os.read(ends.output, _MAX_PIECE)
-            except BlockingIOError:
-                break
-            if not piece:
-                break
-            self._output.add(piece)
+        traces.read_rest(ends.output, self._output)
         own = self._collect()
         if self._status is not None:
-            self._exit = _exit_of(self._status)
+            self._exit = traces.exit_of(self._status)
         elif not self._is_started and own is not None:
             self._exit = own
         else:
@@ -461,62 +483,22 @@ class ProcessUnit:
         if self._is_left:
             self._release()
 
-    def _collect(self) -> ExitStatus | None:
-        """Collect the guard's status, if it is ours and nobody else has."""
+    def _collect(self, *, keep: bool = False) -> ExitStatus | None:
+        """The guard's status, if it is ours and nobody else has collected it."""
         if not self._is_own or self.child.process is None:
             return None
-        try:
-            ended = os.waitid(os.P_PID, self.child.process.pid, os.WEXITED | os.WNOHANG)
-        except ChildProcessError:
-            return None  # the application ignores its children's ends, or waits for all of them
-        if ended is None:
-            return None
-        return (
-            ExitStatus(code=ended.si_status)
-            if ended.si_code == os.CLD_EXITED
-            else ExitStatus(signal=ended.si_status)
-        )
+        return traces.collect(self.child.process.pid, keep=keep)
 
     # What it is told.
 
-    def _told(self, order: LaunchOrder) -> dict[str, Any]:
-        work = order.work
-        told: dict[str, Any] = {
-            "nonce": self._nonce,
-            "identity": order.key.identity,
-            "instance": order.key.instance,
-            "generation": order.generation,
-            "orphaned": order.orphaned,
-            "secret": self.child.secret,
-            "slot": self._slot,
-            "gated": self._plan.is_gated,
-            "cgroup": self._plan.cgroup,
-            "max_output": self._output.keep,
-            "max_detail": _MAX_DETAIL,
-            "directory": work.directory,
-        }
-        if isinstance(work, PythonCode):
-            return told | {
-                "kind": "python",
-                "specifier": work.specifier,
-                "path": list(work.path),
-                "also": module_path(),
-                "argument": work.argument,
-            }
-        return told | {
-            "kind": "command",
-            "argv": list(work.argv),
-            "environment": list(work.environment),
-        }
-
-    def _send(self, message: Any) -> None:
+    def _send(self, message: bytes) -> None:
         if self._ends is None or not self._control_open:
             raise BrokenPipeError("it has ended")
-        self._ends.control.send(marshal.dumps(message))
+        self._ends.control.send(message)
 
-    def _send_if_possible(self, message: Any) -> bool:
+    def _send_if_possible(self, word: str) -> bool:
         try:
-            self._send(message)
+            self._send(orders.message(word))
         except OSError:
             return False  # it takes no more, or has ended
         return True
@@ -551,12 +533,7 @@ class ProcessUnit:
     def _release(self) -> None:
         release, self._on_release = self._on_release, None
         if release is not None:
-            release(self._slot)
+            release()
 
     def _as_unconfirmed(self) -> TerminationUnconfirmed:
         return TerminationUnconfirmed(self._unconfirmed or "it is not known whether it ended")
-
-
-def _exit_of(status: int) -> ExitStatus:
-    """From what `os.waitstatus_to_exitcode` gives."""
-    return ExitStatus(code=status) if status >= 0 else ExitStatus(signal=-status)
