@@ -199,15 +199,19 @@ async def test_a_daemon_that_left_no_trace_is_found_by_its_control_group(*, grou
 # What is told in its guard's name.
 
 
+def limits_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/limits").read_text()
+
+
 async def test_a_process_that_is_not_the_childs_own_gets_no_limits() -> None:
     innocent = subprocess.Popen(["sleep", "1000"])  # noqa: ASYNC220 - not a child of ours
     try:
-        before = Path(f"/proc/{innocent.pid}/limits").read_text()
+        before = limits_of(innocent.pid)
         made = order(code("sleep"), limits=Limits(open_files=40))
         async with LocalProcesses().launch(made) as unit:
             assert isinstance(unit, ProcessUnit)
             unit._on_word(CodeMade(innocent.pid))
-            assert Path(f"/proc/{innocent.pid}/limits").read_text() == before
+            assert limits_of(innocent.pid) == before
             unit.renew(soon())
             with pytest.raises(ExecutionFailed, match="not the child's own"):
                 await unit.start()
@@ -224,9 +228,9 @@ async def test_limits_are_set_once() -> None:
             assert isinstance(unit, ProcessUnit)
             unit.renew(soon())
             await unit.start()
-            before = Path(f"/proc/{innocent.pid}/limits").read_text()
+            before = limits_of(innocent.pid)
             unit._on_word(CodeMade(innocent.pid))
-            assert Path(f"/proc/{innocent.pid}/limits").read_text() == before
+            assert limits_of(innocent.pid) == before
             assert unit.exit is None
     finally:
         innocent.kill()

@@ -102,6 +102,9 @@ def verified(identity: ProcessIdentity) -> Generator[int | None]:
         return
     try:
         fd = os.pidfd_open(identity.pid)
+    except OverflowError:
+        yield None
+        return
     except OSError as failure:
         if failure.errno not in _NONE_OF_THAT_ID:
             raise

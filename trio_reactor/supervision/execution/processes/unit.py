@@ -323,7 +323,7 @@ class ProcessUnit:
             self._unconfirmed = f"{self} did not end within {self._timeout} seconds"
             self._ended.set()
         else:
-            self._let_go()
+            self._give_up()
         raise self._as_unconfirmed()
 
     # What its guard says.
@@ -461,7 +461,7 @@ class ProcessUnit:
         self._ended.set()
         self._settle()
         if self._is_left:
-            self._let_go()
+            self._give_up()
 
     def _finish(self) -> None:
         """Nothing of it is left: record how it ended, then tell."""
@@ -529,6 +529,15 @@ class ProcessUnit:
             os.close(fd)
         if self._plan.cgroup is not None:
             limits.discard(self._plan.cgroup)
+
+    def _give_up(self) -> None:
+        """Its guard is no more, and what that left cannot be ended: nothing more can be learnt.
+
+        Its slot stays taken, since somebody may read it.
+        """
+        if self._ends is not None:
+            self._collect()
+            self._let_go()
 
     def _release(self) -> None:
         release, self._on_release = self._on_release, None
