@@ -129,6 +129,20 @@ async def test_signals_that_mean_nothing_to_its_guard_do_not_end_it() -> None:
         assert unit.exit is None
 
 
+async def test_a_guard_that_was_stopped_does_its_work_as_soon_as_its_code_is_asked_to_end() -> None:
+    made = order(code("stop_guard"))
+    async with LocalProcesses().launch(made) as unit:
+        unit.renew(soon())
+        await unit.start()
+        await unit.channel.send_all(b"!")
+        assert await unit.channel.receive_some() == b"stopped"
+        unit.renew(soon(-1))
+        unit.interrupt()
+        with trio.fail_after(2):
+            await unit.wait_exited()
+        assert left_of(made) == []
+
+
 async def test_a_guard_that_fails_ends_what_it_guards_first() -> None:
     made = order(code("daemonize", "stay"))
     async with LocalProcesses().launch(made) as unit:

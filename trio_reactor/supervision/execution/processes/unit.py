@@ -257,6 +257,8 @@ class ProcessUnit:
     def interrupt(self) -> None:
         """Ask it to end: the code's process group gets SIGTERM."""
         self._send_if_possible("interrupt")
+        # The code can have stopped its guard; woken, that sees whether the deadline has passed.
+        self._signal_guard(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it and whatever it started."""
