@@ -151,8 +151,7 @@ async def test_a_guard_that_fails_ends_what_it_guards_first() -> None:
         await unit.start()
         daemon = int(await unit.channel.receive_some())
         assert lives(daemon)
-        assert unit._ends is not None
-        unit._ends.control.send(marshal.dumps(("start", 1))[:3])  # which no guard can read
+        unit._passing.link.send(marshal.dumps(("start", 1))[:3])  # which no guard can read
         await unit.wait_exited()
         assert not lives(daemon), "nobody else could have found that one"
         assert left_of(made) == []
