@@ -217,6 +217,8 @@ class Loads:
 
     def exited(self, session: Session) -> None:
         """The execution of a session has ended by itself, or can no longer be observed."""
+        # Its guard ends it at its deadline, which can be heard of before our own alarm goes off.
+        self._stops.expire(session)
         self._stops.begin(session, Stop("exited", exit=session.exit))
 
     def _failed(self, session: Session, job: LoadJob, failure: Exception) -> None:
