@@ -37,16 +37,19 @@ _TEXTS: Final = (
     "guard",
 )
 """The guard's modules, each after those that it imports."""
-_BOOT: Final = """\
-import marshal,posix,sys
-p,m,M='trio_reactor_guard',sys.modules,type(sys)
-m[p]=M(p)
-t,c=marshal.loads(posix.pread(7,1<<24,0))
-for n,x in t:
- m[p+'.'+n]=k=M(p+'.'+n);k.__package__=p;exec(x,k.__dict__)
+_BOOT: Final = "import marshal,posix;b,t,c=marshal.loads(posix.pread(7,1<<24,0));exec(b)"
+_MODULES: Final = """\
+import sys
+p, m, M = "trio_reactor_guard", sys.modules, type(sys)
+m[p] = M(p)
+for n, x in t:
+    m[p + "." + n] = k = M(p + "." + n)
+    k.__package__ = p
+    exec(x, k.__dict__)
 k.main(c)
 """
-"""Makes modules of the texts, which find one another as those of a package, and nothing else."""
+"""Makes modules of the texts, which find one another as those of a package, and nothing else.  It
+is compiled here, since the guard would take longer for it than for running it."""
 _DEFAULTED: Final = (
     signal.SIGPIPE,
     signal.SIGXFSZ,
@@ -85,7 +88,8 @@ class GuardText:
 
     def __init__(self) -> None:
         texts = tuple((name, _code_of(name)) for name in _TEXTS)
-        view = memoryview(marshal.dumps((texts, _code_of("code"))))
+        boot = compile(_MODULES, "<string>", "exec")
+        view = memoryview(marshal.dumps((boot, texts, _code_of("code"))))
         self.fd = os.memfd_create("trio-reactor-guard", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         weakref.finalize(self, os.close, self.fd)
         while view:
