@@ -199,6 +199,14 @@ def write_on(session):
         time.sleep(0.002)
 
 
+def count_on(session):
+    number = 0
+    while True:
+        number += 1
+        os.write(1, b"%d\n" % number)
+        time.sleep(0.001)
+
+
 def beat_and_leave(session):
     session.send(b"beating")
     for _ in range(2000):

@@ -9,6 +9,7 @@ from process_stage import code, order, soon
 
 from trio_reactor.supervision import LocalProcesses
 from trio_reactor.supervision.execution.processes.unit import ProcessUnit
+from trio_reactor.supervision.execution.processes.words import heard
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ from trio_reactor.supervision.execution.processes.unit import ProcessUnit
 async def test_nonsense_from_below_harms_nobody(words: tuple[str, ...]) -> None:
     async with LocalProcesses().launch(order(code("sleep"))) as unit:
         assert isinstance(unit, ProcessUnit)
-        unit._on_message(words[0], list(words[1:]))
+        unit._on_word(heard("\0".join(words).encode()))
         unit.renew(soon())
         unit.kill()
         assert (await unit.wait_exited()).signal == 9

@@ -5,53 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 import trio
-from process_stage import HERE, WORLD, code, left_of, lives, order, soon
+from process_orphans import Gone, until_none_is_left
+from process_stage import WORLD, code, left_of, lives, order, soon
 
 from trio_reactor.supervision.errors import AdoptionFailed, TerminationUnconfirmed
 from trio_reactor.supervision.execution.processes import LocalProcesses, adoption
-from trio_reactor.supervision.execution.protocol import Adopting, LaunchOrder
+from trio_reactor.supervision.execution.protocol import Adopting
 from trio_reactor.supervision.model.child import Child, Launch, Orphan
-
-SUPERVISOR = Path(HERE) / "process_supervisor.py"
-
-
-class Gone:
-    """A supervisor in a process of its own, that is killed or stopped."""
-
-    def __init__(self, name: str, orphaned: str, lease: float) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(SUPERVISOR), name, orphaned, str(lease)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        self.order, self.child, self.deadline = msgspec.json.decode(
-            line, type=tuple[LaunchOrder, Child, float]
-        )
-        self.orphan = Orphan(self.order.launch, self.child)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.close()
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-
-async def until_none_is_left(made: LaunchOrder, seconds: float) -> None:
-    with trio.fail_after(seconds):
-        while left_of(made):  # noqa: ASYNC110 - nobody else can tell
-            await trio.sleep(0.01)
 
 
 async def test_under_kill_it_ends_as_soon_as_its_supervisor_is_killed() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from process_stage import code
 
 from trio_reactor.supervision import (
     Killed,
@@ -17,6 +18,7 @@ from trio_reactor.supervision import (
     SupervisorOptions,
     open_supervisor,
 )
+from trio_reactor.supervision.supervisor.alarms import Alarm, Alarms, Due
 
 SPINNING = """
 def main(session):
@@ -43,3 +45,20 @@ async def test_silent_code_is_stopped_as_unresponsive_and_it_is_told_where_it_wa
         with pytest.raises(SessionStopped, match="unresponsive"):
             supervisor.renew(handle)
         assert isinstance(supervisor.status(handle).phase, Stopped)
+
+
+async def test_what_its_guard_ended_at_its_deadline_has_expired_whoever_notices_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    after = Alarms.after
+
+    def late(self: Alarms, seconds: float, due: Due) -> Alarm:
+        return after(self, seconds + 5, due)
+
+    monkeypatch.setattr(Alarms, "after", late)
+    async with open_supervisor(MemoryStore(), LocalProcesses()) as supervisor:
+        handle = (await supervisor.open("sleeping", lease=1.0)).handle
+        await supervisor.load(handle, code("sleep"))
+        with trio.fail_after(4):
+            stopped = await supervisor.wait_stopped(handle)
+        assert stopped.stop.reason == "expired"

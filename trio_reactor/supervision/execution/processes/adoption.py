@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import hmac
+import marshal
 import os
 import secrets
 import socket
@@ -20,6 +21,7 @@ import trio
 from trio_reactor.supervision.errors import AdoptionFailed
 from trio_reactor.supervision.model.child import Orphan
 
+from .carriers import check_nonce
 from .identity import is_same
 from .spawn import Ends
 
@@ -27,6 +29,8 @@ __all__ = ["ADOPTION_PATIENCE", "Handed", "prove"]
 
 ADOPTION_PATIENCE: Final = 5.0
 """Seconds that a guard has to prove itself."""
+_AGAIN: Final = 0.01
+"""Seconds until it is seen again whether there is room at its door."""
 _MAX_MESSAGE: Final = 262_144
 _MAX_FDS: Final = 8
 
@@ -55,18 +59,26 @@ async def prove(orphan: Orphan) -> Handed:
         raise AdoptionFailed("the child was not made to be adopted")
     with ExitStack() as undo:
         try:
+            check_nonce(orphan.launch.nonce)
+        except ValueError as failure:
+            raise AdoptionFailed(str(failure)) from failure
+        try:
             pidfd = os.pidfd_open(child.process.pid)
         except OSError as failure:
             raise AdoptionFailed(f"the child is gone: {failure.strerror}") from failure
         undo.callback(os.close, pidfd)
-        if not is_same(child.process):
+        try:
+            is_meant = is_same(child.process)
+        except OSError as failure:
+            raise AdoptionFailed(f"the child cannot be seen: {failure.strerror}") from failure
+        if not is_meant:
             raise AdoptionFailed("the child is gone; its process id belongs to another")
         control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         undo.callback(control.close)
         control.setblocking(False)
         try:
             with trio.fail_after(ADOPTION_PATIENCE):
-                control.connect("\0" + child.address[1:])
+                await _connect(control, "\0" + child.address[1:])
                 fds, slot, dropped, tail = await _converse(control, child.secret.encode(), undo)
         except trio.TooSlowError as failure:
             raise AdoptionFailed(
@@ -75,11 +87,26 @@ async def prove(orphan: Orphan) -> Handed:
         except (OSError, ValueError) as failure:
             raise AdoptionFailed(f"the child cannot be spoken to: {failure}") from failure
         channel_fd, output, timer, page = fds
+        try:
+            control.send(marshal.dumps(("taken",)))  # it need not keep what it has told us
+        except OSError as failure:
+            raise AdoptionFailed(f"the child cannot be spoken to: {failure}") from failure
         os.set_blocking(output, False)
         channel = socket.socket(fileno=channel_fd)
         channel.setblocking(False)
         undo.pop_all()
         return Handed(Ends(control, channel, output, timer), pidfd, page, slot, tail, dropped)
+
+
+async def _connect(control: socket.socket, address: str) -> None:
+    """Come to its door; where others wait already, wait, too.  The caller bounds it."""
+    while True:
+        try:
+            control.connect(address)
+        except BlockingIOError:
+            await trio.sleep(_AGAIN)  # the kernel tells nobody when there is room
+        else:
+            return
 
 
 async def _converse(

@@ -11,14 +11,33 @@ is below it; and a control group (`LocalProcesses(cgroup=...)`) holds this one t
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from trio_reactor.supervision.model.child import ProcessIdentity
 
 from .identity import boot_id, pid_namespace, stat_fields
 
-__all__ = ["NONCE_VARIABLE", "carriers_of"]
+__all__ = ["MIN_NONCE", "NONCE_VARIABLE", "carriers_of", "check_nonce"]
 
-NONCE_VARIABLE = "TRIO_REACTOR_LAUNCH"
+NONCE_VARIABLE: Final = "TRIO_REACTOR_LAUNCH"
+MIN_NONCE: Final = 16
+"""Characters of a nonce: whatever carries it is ended, so nothing may carry it by chance."""
+_MAX_NONCE: Final = 200
+
+
+def check_nonce(nonce: str) -> None:
+    """See that a launch's nonce can be one.
+
+    Raises:
+        ValueError: It is too short, too long, or not of letters and digits.
+    """
+    if not MIN_NONCE <= len(nonce) <= _MAX_NONCE:
+        raise ValueError(
+            f"the launch's nonce must have {MIN_NONCE} to {_MAX_NONCE} characters, "
+            f"and has {len(nonce)}"
+        )
+    if not (nonce.isascii() and nonce.isalnum()):
+        raise ValueError("the launch's nonce must be letters and digits")
 
 
 def carriers_of(nonce: str, *, session: int | None = None) -> list[ProcessIdentity]:
@@ -29,7 +48,12 @@ def carriers_of(nonce: str, *, session: int | None = None) -> list[ProcessIdenti
     Args:
         nonce: What they carry in their environment or among their arguments.
         session: The guard's process id, if it is certain that it has not been given again.
+
+    Raises:
+        OSError: A process cannot be looked at for a reason of ours, so nothing is certain.
+        ValueError: It is no nonce.
     """
+    check_nonce(nonce)
     wanted = nonce.encode()
     parents: dict[int, int] = {}
     starts: dict[int, int] = {}
@@ -40,7 +64,7 @@ def carriers_of(nonce: str, *, session: int | None = None) -> list[ProcessIdenti
         pid = int(entry)
         try:
             fields = stat_fields(pid)
-        except OSError:
+        except ProcessLookupError:
             continue  # it ended meanwhile
         parents[pid] = int(fields[1])
         if fields[0] in (b"Z", b"X"):
@@ -54,7 +78,7 @@ def carriers_of(nonce: str, *, session: int | None = None) -> list[ProcessIdenti
                 with open(f"/proc/{pid}/{name}", "rb") as file:
                     if wanted in file.read():
                         found.add(pid)
-            except OSError:
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue  # another user's, so not ours; or it ended meanwhile
     found.discard(os.getpid())
     grown = True

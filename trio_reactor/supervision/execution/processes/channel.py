@@ -57,7 +57,8 @@ class Channel(trio.abc.HalfCloseableStream):
                 try:
                     sent = end.send(view)
                 except BlockingIOError:
-                    await trio.lowlevel.wait_writable(end)
+                    with suppress(trio.ClosedResourceError):  # the loop tells what it is
+                        await trio.lowlevel.wait_writable(end)
                 except OSError as failure:
                     raise Lost("the code's end of the channel is gone") from failure
                 else:
@@ -76,7 +77,9 @@ class Channel(trio.abc.HalfCloseableStream):
         """
         self._begin_to_send()
         try:
-            await trio.lowlevel.wait_writable(self._sending_end())
+            with suppress(trio.ClosedResourceError):
+                await trio.lowlevel.wait_writable(self._sending_end())
+            self._sending_end()  # let go of, or closed, meanwhile
         finally:
             self._sending = False
 

@@ -6,12 +6,13 @@ process's; then it is seen whether that is the one that is meant; then the signa
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
-import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from trio_reactor.supervision.model.child import ProcessIdentity
 
@@ -21,9 +22,12 @@ __all__ = [
     "is_ended",
     "is_same",
     "pid_namespace",
-    "send_signal",
     "verified",
 ]
+
+
+_NONE_OF_THAT_ID: Final = (errno.ESRCH, errno.ENOENT, errno.EINVAL)
+"""Also where that is a thread's."""
 
 
 @functools.cache
@@ -42,65 +46,71 @@ def stat_fields(pid: int) -> list[bytes]:
     """What the kernel says of a process, from its state on (the third field in its manual).
 
     Raises:
-        OSError: There is none.
+        ProcessLookupError: There is none.
+        OSError: It cannot be seen: there are no more descriptors, for instance.
     """
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except FileNotFoundError:
+        raise ProcessLookupError(errno.ESRCH, "there is no such process") from None
 
 
 def identity_of(pid: int) -> ProcessIdentity:
     """The identity of a process that has that id now.
 
     Raises:
-        OSError: There is none.
+        ProcessLookupError: There is none.
+        OSError: It cannot be seen.
     """
     return ProcessIdentity(pid, int(stat_fields(pid)[19]), boot_id(), pid_namespace())
 
 
 def is_ended(pid: int) -> bool:
-    """Whether the process of that id has ended, be it that nobody has collected it yet."""
+    """Whether the process of that id has ended, be it that nobody has collected it yet.
+
+    Raises:
+        OSError: It cannot be seen, which says nothing about it.
+    """
     try:
         return stat_fields(pid)[0] in (b"Z", b"X")
-    except OSError:
+    except ProcessLookupError:
         return True
 
 
 def is_same(identity: ProcessIdentity) -> bool:
-    """Whether the process that has that id now is the one that is meant, and lives."""
+    """Whether the process that has that id now is the one that is meant, and lives.
+
+    Raises:
+        OSError: It cannot be seen, which says nothing about it.
+    """
     try:
         return identity_of(identity.pid) == identity and not is_ended(identity.pid)
-    except OSError:
+    except ProcessLookupError:
         return False
 
 
 @contextmanager
 def verified(identity: ProcessIdentity) -> Generator[int | None]:
-    """A descriptor of exactly that process; `None` if it is no more."""
+    """A descriptor of exactly that process; `None` if it is no more.
+
+    Raises:
+        OSError: It cannot be seen, which says nothing about it.
+    """
     if identity.boot_id != boot_id() or identity.pid_namespace != pid_namespace():
         yield None
         return
     try:
         fd = os.pidfd_open(identity.pid)
-    except OSError:
+    except OverflowError:
+        yield None
+        return
+    except OSError as failure:
+        if failure.errno not in _NONE_OF_THAT_ID:
+            raise
         yield None
         return
     try:
         yield fd if is_same(identity) else None
     finally:
         os.close(fd)
-
-
-def send_signal(identity: ProcessIdentity, number: int) -> bool:
-    """Send it a signal.
-
-    Returns:
-        Whether it could be sent: it is no more, or not ours, otherwise.
-    """
-    with verified(identity) as fd:
-        if fd is None:
-            return False
-        try:
-            signal.pidfd_send_signal(fd, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True

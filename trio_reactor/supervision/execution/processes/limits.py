@@ -6,6 +6,7 @@ neither can hold is refused, or recorded as not held.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import resource
@@ -17,6 +18,8 @@ import msgspec
 
 from trio_reactor.supervision.errors import LimitRefused
 from trio_reactor.supervision.model.work import Enforced, Enforcement, Limits
+
+from .identity import stat_fields
 
 __all__ = ["Plan", "apply", "plan"]
 
@@ -115,12 +118,19 @@ def prepare(plan: Plan) -> None:
         ) from failure
 
 
-def apply(plan: Plan, pid: int) -> None:
-    """Set the limits of a process that waits and is nobody else's.
+def apply(plan: Plan, pid: int, *, parent: int) -> None:
+    """Set the limits of a process that waits for it.
+
+    Args:
+        plan: What is to be set.
+        pid: The process that is meant, as it was told.
+        parent: Whose child it has to be; that lives, and has not collected it.
 
     Raises:
-        OSError: One cannot be set.
+        OSError: It is nobody's, or somebody else's; or a limit cannot be set.
     """
+    if int(stat_fields(pid)[1]) != parent:
+        raise ProcessLookupError(errno.ESRCH, f"process {pid} is not the child's own")
     if plan.cgroup is not None:
         (Path(plan.cgroup) / "cgroup.procs").write_text(str(pid))
     for which, bound in plan.rlimits:

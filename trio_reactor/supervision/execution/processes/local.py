@@ -7,29 +7,34 @@ import signal
 import socket
 import sys
 from contextlib import AbstractAsyncContextManager, ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, final
+from typing import Final, Literal, final
 
 import msgspec
 import trio
 
 from trio_reactor.supervision.errors import AdoptionFailed, ExecutionFailed
-from trio_reactor.supervision.execution.protocol import LaunchOrder, Unit
+from trio_reactor.supervision.execution.protocol import LaunchOrder, OrphanPolicy, Unit
 from trio_reactor.supervision.model.child import Child, Orphan
 from trio_reactor.supervision.model.ends import ExitStatus
 from trio_reactor.supervision.model.work import PythonCode
 from trio_reactor.world import SystemWorld, World
 
 from . import adoption, deadlines, limits, recovery
+from .carriers import check_nonce
 from .deadlines import Deadlines
 from .hub import Hub
 from .identity import boot_id, identity_of
 from .spawn import Ends, GuardText, spawn
-from .timer import make_timer, set_timer
+from .timer import make_timer, set_timer, time_left
 from .unit import ProcessUnit
 
 __all__ = ["LocalProcesses"]
+
+_DOORSTEP: Final = 16
+"""Those who can wait at a guard's door until it asks them in."""
 
 
 @final
@@ -82,7 +87,7 @@ class LocalProcesses:
         self._world = SystemWorld() if world is None else world
         self._boot_id = boot_id()
         self._hub = Hub()
-        self._deadlines: Deadlines | None = None
+        self._pages: dict[OrphanPolicy, Deadlines] = {}
         self._text: GuardText | None = None
 
     @property
@@ -144,11 +149,13 @@ class LocalProcesses:
             plan=plan,
             ends=handed.ends,
             pidfd=handed.pidfd,
-            page=handed.page,
             slot=handed.slot,
+            # The timer says it: in the page its code could write what it likes.
+            deadline=self._world.boottime() + time_left(handed.ends.timer),
             max_output=self._max_output,
             confirmation_timeout=self._confirmation_timeout,
-            on_release=lambda _: os.close(handed.page),
+            tell=partial(deadlines.tell, handed.page, handed.slot),
+            on_release=partial(os.close, handed.page),
             is_adopted=True,
         )
         unit.output.add(handed.tail, dropped_before=handed.dropped)
@@ -166,8 +173,16 @@ class LocalProcesses:
             raise ExecutionFailed("the launch was ordered before this machine was started again")
         if order.launch.by <= self._world.boottime():
             raise ExecutionFailed("the time to launch the child in has passed")
-        if not (nonce.isascii() and nonce.isalnum()):
-            raise ExecutionFailed("the launch's nonce must be letters and digits")
+        try:
+            check_nonce(nonce)
+        except ValueError as failure:
+            raise ExecutionFailed(str(failure)) from failure
+        try:
+            return self._make(order, nonce)
+        except OSError as failure:
+            raise ExecutionFailed(f"no child could be made: {failure.strerror}") from failure
+
+    def _make(self, order: LaunchOrder, nonce: str) -> ProcessUnit:
         plan = limits.plan(
             order.limits,
             cgroup=self._cgroup,
@@ -177,8 +192,9 @@ class LocalProcesses:
         )
         if self._text is None:
             self._text = GuardText()
-            self._deadlines = Deadlines()
-        assert self._deadlines is not None  # noqa: S101 - made together
+        page = self._pages.get(order.orphaned)
+        if page is None:
+            page = self._pages[order.orphaned] = Deadlines(shared=order.orphaned == "adopt")
         with ExitStack() as undo, ExitStack() as given:
             try:
                 ends, theirs, listener = _connect(undo, given, order.orphaned == "adopt", nonce)
@@ -187,9 +203,9 @@ class LocalProcesses:
                 raise ExecutionFailed(
                     f"the child cannot be connected: {failure.strerror}"
                 ) from failure
-            slot = self._deadlines.take()
-            undo.callback(self._deadlines.give_back, slot)
-            deadlines.tell(self._deadlines.fd, slot, order.launch.by)
+            slot = page.take()
+            undo.callback(page.give_back, slot)
+            page.tell(slot, order.launch.by)
             limits.prepare(plan)
             if plan.cgroup is not None:
                 undo.callback(limits.discard, plan.cgroup)
@@ -199,7 +215,7 @@ class LocalProcesses:
                 order.launch.by,
                 order.orphaned,
                 order.work.environment if isinstance(order.work, PythonCode) else (),
-                (output, control, channel, ends.timer, self._deadlines.fd, self._text.fd, *kept),
+                (output, control, channel, ends.timer, page.fd, self._text.fd, *kept),
             )
             undo.callback(_reap, pid)
             try:
@@ -220,11 +236,12 @@ class LocalProcesses:
                 plan=plan,
                 ends=ends,
                 pidfd=pidfd,
-                page=self._deadlines.fd,
                 slot=slot,
+                deadline=order.launch.by,
                 max_output=self._max_output,
                 confirmation_timeout=self._confirmation_timeout,
-                on_release=self._deadlines.give_back,
+                tell=partial(page.tell, slot),
+                on_release=partial(page.give_back, slot),
             )
             undo.pop_all()
             return unit
@@ -263,7 +280,7 @@ def _connect(
         given.callback(listener.close)
         address = f"@trio-reactor-{nonce}"
         listener.bind("\0" + address[1:])
-        listener.listen(1)
+        listener.listen(_DOORSTEP)
         theirs += [listener.fileno(), channel.fileno(), output]
     return Ends(control, channel, output, timer), theirs, address
 

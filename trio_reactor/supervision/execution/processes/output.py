@@ -13,6 +13,8 @@ __all__ = ["Tail"]
 class Tail:
     """The last bytes of a stream, within a bound.
 
+    Taking more costs as much as there is more, however small the pieces.
+
     Args:
         keep: How many bytes are kept.
     """
@@ -22,7 +24,7 @@ class Tail:
     def __init__(self, keep: int) -> None:
         self.keep = keep
         """How many bytes are kept."""
-        self._kept = b""
+        self._kept = bytearray()
         self._written = 0
         self._dropped = 0
 
@@ -33,15 +35,17 @@ class Tail:
             piece: The bytes.
             dropped_before: How many came before it that were not kept by somebody else.
         """
-        kept = self._kept if not dropped_before else b""
-        whole = kept + piece if kept else piece
-        self._kept = whole[-self.keep :] if len(whole) > self.keep else whole
+        if dropped_before:
+            self._kept.clear()
+        self._kept += piece
+        # Of a `bytearray` the first bytes go without the others being moved.
+        del self._kept[: max(len(self._kept) - self.keep, 0)]
         self._written += len(piece) + dropped_before
         self._dropped = self._written - len(self._kept)
 
     def tail(self) -> bytes:
         """The last bytes of it, as many as are kept."""
-        return self._kept
+        return bytes(self._kept)
 
     def statistics(self) -> OutputStatistics:
         """How much was written and dropped."""

@@ -12,6 +12,7 @@ from trio_reactor.supervision.model.child import Orphan
 from trio_reactor.supervision.model.ends import ExitStatus
 
 from . import limits
+from .carriers import check_nonce
 from .endings import end_carriers
 from .identity import boot_id, pid_namespace, verified
 
@@ -46,6 +47,21 @@ async def recover(orphan: Orphan, *, cgroup: Path | None, timeout: float) -> Exi
         raise TerminationUnconfirmed(
             f"process {process.pid} is of another namespace, and cannot be seen from here"
         )
+    try:
+        check_nonce(launch.nonce)
+    except ValueError as failure:
+        raise TerminationUnconfirmed(f"it cannot be looked for: {failure}") from failure
+    try:
+        return await _end(orphan, cgroup=cgroup, timeout=timeout)
+    except OSError as failure:
+        raise TerminationUnconfirmed(
+            f"what an earlier supervisor left behind cannot be looked for: {failure.strerror}"
+        ) from failure
+
+
+async def _end(orphan: Orphan, *, cgroup: Path | None, timeout: float) -> ExitStatus | None:
+    launch = orphan.launch
+    process = None if orphan.child is None else orphan.child.process
     found = False
     with trio.move_on_after(timeout) as scope:
         if process is not None:

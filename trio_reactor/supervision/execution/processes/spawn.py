@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import weakref
 from collections.abc import Sequence
 from importlib.abc import InspectLoader
 from pathlib import Path
@@ -25,10 +26,30 @@ from .carriers import NONCE_VARIABLE
 __all__ = ["Ends", "GuardText", "interpreter_flags", "spawn"]
 
 FIRST_FD: Final = 3
-_BOOT: Final = (
-    "import marshal,posix;g,c=marshal.loads(posix.pread(7,1<<24,0));"
-    "n={'__name__':'trio_reactor_guard'};exec(g,n);n['main'](c)"
+_TEXTS: Final = (
+    "given",
+    "kernel",
+    "stacks",
+    "voice",
+    "reports",
+    "succession",
+    "ending",
+    "guard",
 )
+"""The guard's modules, each after those that it imports."""
+_BOOT: Final = "import marshal,posix;b,t,c=marshal.loads(posix.pread(7,1<<24,0));exec(b)"
+_MODULES: Final = """\
+import sys
+p, m, M = "trio_reactor_guard", sys.modules, type(sys)
+m[p] = M(p)
+for n, x in t:
+    m[p + "." + n] = k = M(p + "." + n)
+    k.__package__ = p
+    exec(x, k.__dict__)
+k.main(c)
+"""
+"""Makes modules of the texts, which find one another as those of a package, and nothing else.  It
+is compiled here, since the guard would take longer for it than for running it."""
 _DEFAULTED: Final = (
     signal.SIGPIPE,
     signal.SIGXFSZ,
@@ -62,12 +83,15 @@ class GuardText:
 
     Raises:
         ExecutionFailed: It cannot be found.
+        OSError: There are no more descriptors.
     """
 
     def __init__(self) -> None:
-        codes = [_code_of("guard"), _code_of("code")]
+        texts = tuple((name, _code_of(name)) for name in _TEXTS)
+        boot = compile(_MODULES, "<string>", "exec")
+        view = memoryview(marshal.dumps((boot, texts, _code_of("code"))))
         self.fd = os.memfd_create("trio-reactor-guard", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        view = memoryview(marshal.dumps(tuple(codes)))
+        weakref.finalize(self, os.close, self.fd)
         while view:
             view = view[os.write(self.fd, view) :]
         seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL

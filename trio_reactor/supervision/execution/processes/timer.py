@@ -8,7 +8,7 @@ import time
 from math import isnan
 from typing import Final
 
-__all__ = ["make_timer", "set_timer"]
+__all__ = ["make_timer", "set_timer", "time_left"]
 
 _CLOEXEC: Final = os.O_CLOEXEC
 _NONBLOCK: Final = os.O_NONBLOCK
@@ -32,6 +32,15 @@ if sys.version_info >= (3, 13):
         """
         os.timerfd_settime_ns(fd, flags=_ABSOLUTE, initial=_nanoseconds(at))
 
+    def time_left(fd: int) -> float:
+        """Seconds until it goes off; zero once it has.
+
+        Raises:
+            OSError: It is no timer.
+        """
+        left, _ = os.timerfd_gettime_ns(fd)
+        return left / 1e9
+
 else:
     import ctypes
 
@@ -46,6 +55,7 @@ else:
     _library = ctypes.CDLL(None, use_errno=True)
     _create = _library.timerfd_create
     _set = _library.timerfd_settime
+    _get = _library.timerfd_gettime
 
     def make_timer() -> int:
         """A descriptor of a timer that is not set.
@@ -70,6 +80,18 @@ else:
         if _set(fd, _ABSOLUTE, ctypes.byref(setting), None) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+
+    def time_left(fd: int) -> float:
+        """Seconds until it goes off; zero once it has.
+
+        Raises:
+            OSError: It is no timer.
+        """
+        setting = _Setting()
+        if _get(fd, ctypes.byref(setting)) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        return float(setting.seconds) + float(setting.nanoseconds) / 1e9
 
 
 _FAR: Final = 2**62
