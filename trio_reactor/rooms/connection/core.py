@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, final
+from typing import TypeVar, TypeVarTuple, Unpack, final
 
 import trio
 from trio.lowlevel import enable_ki_protection
@@ -32,12 +32,14 @@ from trio_reactor.rooms.store.file import Opened
 from trio_reactor.rooms.store.writing import Writer
 from trio_reactor.rooms.sync.standing import overall
 
+from .generation import Generation
 from .registry import Registry
 from .room import Room
 
 __all__ = ["Core", "only"]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _log = logging.getLogger("trio_reactor.rooms")
 
@@ -162,6 +164,47 @@ class Core:
         found = await self.writer.read(run)
         room.check()
         return found
+
+    # -------------------------------------------------------------------------------------- asking
+
+    async def ask(
+        self,
+        room: Room,
+        generation: Generation,
+        call: Callable[[Unpack[Ts]], Awaitable[T]],
+        *args: Unpack[Ts],
+    ) -> T:
+        """Ask the authority about a room; pass both fences with its answer.
+
+        Raises:
+            RoomNotReadable: The room was lost meanwhile.
+            Closed: The connection was.
+            trio.TooSlowError: It took longer than `request_timeout`.
+        """
+        with trio.fail_after(self.options.request_timeout):
+            found = await call(*args)
+        room.check()
+        generation.check()
+        return found
+
+    def landed(self, room: Room, generation: Generation, landing: Landing | int | None) -> None:
+        """Let memory follow the store, say what has changed, and tell the provider.
+
+        Args:
+            room: Which room.
+            generation: By which connection it came.
+            landing: What was published; or, where nothing was, the version that is held.
+        """
+        room.faults = 0
+        if isinstance(landing, Landing):
+            room.held = landing.version
+            self.say_changed(room, landing)
+        else:
+            room.held = landing
+        if room.held is not None:
+            room.known = max(room.known, room.held)
+            if generation.live and generation.link is not None:
+                generation.link.published(room.name, room.held)
 
     # -------------------------------------------------------------------------------------- losing
 

@@ -228,9 +228,9 @@ class Following:
             expired = await self._ask(generation, partial(link.hold, Holding(versions, parts)))
             generation.nursery.start_soon(self._listen, generation, link, name="listening")
             for name in expired:
-                room = core.registry.get(name)
-                if room is not None and room.held == versions.get(name):
-                    room.expired = True
+                found = core.registry.get(name)
+                if found is not None and found.held == versions.get(name):
+                    found.expired = True
         generation.stage = "carrying"
         self._wake_all(generation)
         await generation.wait_quiet()
@@ -302,10 +302,10 @@ class Following:
         await self._take_in(generation, discovery, admitted, unlisted)
         for fault in faulty:
             core.say(events.ProviderFaulty(fault.room, FailureRecord.of(fault)))
-            room = None if fault.room is None else core.registry.get(fault.room)
-            if room is not None:
-                room.refused = "provider-fault"
-                core.registry.count(room)
+            faulted = None if fault.room is None else core.registry.get(fault.room)
+            if faulted is not None:
+                faulted.refused = "provider-fault"
+                core.registry.count(faulted)
 
     def _listings(self, discovery: Discovery) -> tuple[list[Listing], list[ProviderFault]]:
         """The rooms that are listed as they have to be, and what is wrong with the others."""
@@ -403,7 +403,7 @@ class Following:
                 and listing.version < room.held
                 and not room.renewed
             ):
-                await self._carrying.restore(room, listing.version)
+                await self._carrying.reading.restore(room, listing.version)
                 generation.check()
 
     def _list(self, listing: Listing, drafts: tuple[Draft, ...] | None, *, restarted: bool) -> None:

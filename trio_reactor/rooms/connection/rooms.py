@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from typing import TypeVar, final
+from typing import TypeVar, TypeVarTuple, Unpack, final
 
 import msgspec
 import trio
@@ -46,6 +46,7 @@ from .watching import Rows, Watch
 __all__ = ["Rooms", "RoomsStatistics"]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -454,7 +455,7 @@ class Rooms:
         generation, link = self._link()
         if not isinstance(link, Historic):
             raise RoomRefused(room, "history")
-        page = await self._ask(found, generation, lambda: link.history(room, path, token))
+        page = await self._ask(found, generation, link.history, room, path, token)
         if page.room != room or page.path != path:
             raise ProviderFault(f"{room}: the history of something else was given", room=room)
         return page
@@ -485,9 +486,7 @@ class Rooms:
         data = bytearray()
         while len(data) < size:
             at = len(data)
-            piece = await self._ask(
-                found, generation, lambda at=at: link.binary(room, digest, at, BLOB_BYTES)
-            )
+            piece = await self._ask(found, generation, link.binary, room, digest, at, BLOB_BYTES)
             data += piece
             if not piece or len(data) > size:
                 break
@@ -527,7 +526,7 @@ class Rooms:
         if not isinstance(link, Acting):
             raise ActionRefused(action, "the authority takes no actions")
         found = None if room is None else self._find(room)
-        return await self._ask(found, generation, lambda: link.act(action, room, given))
+        return await self._ask(found, generation, link.act, action, room, given)
 
     def _link(self) -> tuple[Generation, Link]:
         generation = self._following.current
@@ -536,12 +535,16 @@ class Rooms:
         return generation, generation.link
 
     async def _ask(
-        self, room: Room | None, generation: Generation, call: Callable[[], Awaitable[T]]
+        self,
+        room: Room | None,
+        generation: Generation,
+        call: Callable[[Unpack[Ts]], Awaitable[T]],
+        *args: Unpack[Ts],
     ) -> T:
         """Ask the authority; what comes back for a room that was lost meanwhile is not shown."""
         try:
             with trio.fail_after(self._core.options.request_timeout):
-                found = await call()
+                found = await call(*args)
         except ReactorError as failure:
             if room is not None:
                 room.check()

@@ -104,10 +104,11 @@ class Watch:
                 if not paths:
                     continue
             # The event is taken: what it tells must not be lost with this task.
-            found = None
+            seen: Rows | None = None
             with trio.CancelScope(shield=True):
-                found = await self._read(paths)
-            assert found is not None  # noqa: S101 - a shield that nobody cancels
+                seen = await self._read(paths)
+            assert seen is not None  # noqa: S101 - a shield that nobody cancels
+            found = seen
             if paths is None:
                 self._change = max(self._change, found.change)
                 return Change(found.rows, (), whole=True)
