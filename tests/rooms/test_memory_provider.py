@@ -44,8 +44,6 @@ from trio_reactor.rooms.provider.protocol import (
 )
 from trio_reactor.world import SeededWorld
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 
 def an_authority(**options: object) -> MemoryAuthority:
     authority = MemoryAuthority(world=SeededWorld(1), options=MemoryOptions(**options))  # type: ignore[arg-type]
@@ -83,13 +81,13 @@ async def all_of(authority: MemoryAuthority, link: Link) -> tuple[int, dict[str,
             authority.delete("plans", "b.md")
 
 
-async def test_its_link_is_all_that_a_link_can_be() -> None:
+async def test_its_link_is_all_that_a_link_can_be(autojump_clock: object) -> None:
     async with linked(an_authority()) as link:
         for capability in (Historic, Storing, Conversing, Acting):
             assert isinstance(link, capability)
 
 
-async def test_a_snapshot_is_of_the_version_at_which_it_was_begun() -> None:
+async def test_a_snapshot_is_of_the_version_at_which_it_was_begun(autojump_clock: object) -> None:
     authority = an_authority(page_size=2)
     for name in "abcde":
         authority.put("plans", f"{name}.md", name)
@@ -101,7 +99,7 @@ async def test_a_snapshot_is_of_the_version_at_which_it_was_begun() -> None:
         check_advanced(found, room="plans", since=5, limits=authority.limits)
 
 
-async def test_a_replay_is_of_the_version_that_its_last_page_names() -> None:
+async def test_a_replay_is_of_the_version_that_its_last_page_names(autojump_clock: object) -> None:
     authority = an_authority(page_size=2, paging="replay")
     for name in "abcde":
         authority.put("plans", f"{name}.md", name)
@@ -126,7 +124,7 @@ async def test_a_replay_is_of_the_version_that_its_last_page_names() -> None:
     assert held == room.entries
 
 
-async def test_a_replay_whose_steps_were_trimmed_is_discontinued() -> None:
+async def test_a_replay_whose_steps_were_trimmed_is_discontinued(autojump_clock: object) -> None:
     authority = an_authority(page_size=1, paging="replay")
     authority.put("plans", "a.md", "a")
     authority.put("plans", "b.md", "b")
@@ -141,7 +139,7 @@ async def test_a_replay_whose_steps_were_trimmed_is_discontinued() -> None:
     assert page == Discontinued()
 
 
-async def test_the_log_forgets_its_oldest_steps_beyond_its_bound() -> None:
+async def test_the_log_forgets_its_oldest_steps_beyond_its_bound(autojump_clock: object) -> None:
     authority = an_authority(max_log=2)
     for text in "abc":
         authority.put("plans", "a.md", text)
@@ -153,7 +151,9 @@ async def test_the_log_forgets_its_oldest_steps_beyond_its_bound() -> None:
         assert await link.refresh("plans", 4) == BeyondHorizon("plans")
 
 
-async def test_of_more_transfers_than_are_kept_the_one_asked_for_longest_ago_ends() -> None:
+async def test_of_more_transfers_than_are_kept_the_one_asked_for_longest_ago_ends(
+    autojump_clock: object,
+) -> None:
     authority = an_authority(page_size=1, max_transfers=2)
     authority.put("plans", "a.md", "a")
     authority.put("plans", "b.md", "b")
@@ -167,12 +167,16 @@ async def test_of_more_transfers_than_are_kept_the_one_asked_for_longest_ago_end
 
 
 @pytest.mark.parametrize("token", ["", "x", "[]", '["transfer-1",0,"",0,0]', "\ud800", "{}"])
-async def test_a_token_that_is_none_of_its_own_is_discontinued(token: str) -> None:
+async def test_a_token_that_is_none_of_its_own_is_discontinued(
+    autojump_clock: object, token: str
+) -> None:
     async with linked(an_authority()) as link:
         assert await link.bootstrap("plans", "", token) == Discontinued()
 
 
-async def test_a_removed_room_is_revoked_and_one_of_its_name_begins_later() -> None:
+async def test_a_removed_room_is_revoked_and_one_of_its_name_begins_later(
+    autojump_clock: object,
+) -> None:
     authority = an_authority()
     authority.put("plans", "a.md", "a")
     async with linked(authority) as link:
@@ -189,7 +193,9 @@ async def test_a_removed_room_is_revoked_and_one_of_its_name_begins_later() -> N
         assert await link.refresh("plans", 1) == BeyondHorizon("plans")
 
 
-async def test_going_back_to_an_old_copy_takes_versions_back_and_loses_links() -> None:
+async def test_going_back_to_an_old_copy_takes_versions_back_and_loses_links(
+    autojump_clock: object,
+) -> None:
     authority = an_authority()
     authority.put("plans", "a.md", "old")
     copy = authority.snapshot()
@@ -214,7 +220,9 @@ async def test_going_back_to_an_old_copy_takes_versions_back_and_loses_links() -
         assert (await link.discover()).epoch != before.epoch
 
 
-async def test_whoever_is_refused_or_speaks_another_contract_is_told_why() -> None:
+async def test_whoever_is_refused_or_speaks_another_contract_is_told_why(
+    autojump_clock: object,
+) -> None:
     authority = an_authority()
     async with linked(authority) as link:
         authority.refuse("ada", reauthorize=True)
@@ -235,7 +243,7 @@ async def test_whoever_is_refused_or_speaks_another_contract_is_told_why() -> No
             raise AssertionError("it was let in")
 
 
-async def test_a_link_that_was_left_is_closed() -> None:
+async def test_a_link_that_was_left_is_closed(autojump_clock: object) -> None:
     authority = an_authority()
     async with linked(authority) as link:
         assert authority.links == 1
@@ -246,7 +254,9 @@ async def test_a_link_that_was_left_is_closed() -> None:
         await link.announcements.receive()
 
 
-async def test_that_nobody_may_write_is_said_again_behind_what_was_missed() -> None:
+async def test_that_nobody_may_write_is_said_again_behind_what_was_missed(
+    autojump_clock: object,
+) -> None:
     authority = an_authority(max_announcements=3)
     async with linked(authority) as link:
         await link.hold(Holding({}, {}))
@@ -259,7 +269,9 @@ async def test_that_nobody_may_write_is_said_again_behind_what_was_missed() -> N
         assert told[2].version == 4
 
 
-async def test_what_was_announced_of_a_room_is_not_read_once_it_was_revoked() -> None:
+async def test_what_was_announced_of_a_room_is_not_read_once_it_was_revoked(
+    autojump_clock: object,
+) -> None:
     authority = an_authority()
     async with linked(authority) as link:
         await link.hold(Holding({"plans": 0}, {}))
@@ -268,7 +280,9 @@ async def test_what_was_announced_of_a_room_is_not_read_once_it_was_revoked() ->
         assert await link.announcements.receive() == Revoked("plans")
 
 
-async def test_planned_answers_are_remembered_unless_the_same_may_be_sent_again() -> None:
+async def test_planned_answers_are_remembered_unless_the_same_may_be_sent_again(
+    autojump_clock: object,
+) -> None:
     authority = an_authority()
     authority.answer_next("plans", Retry(1.0), Expired())
     submission = Submission("plans", "store", 1, (Put("a.md", "a"),))
@@ -282,7 +296,9 @@ async def test_planned_answers_are_remembered_unless_the_same_may_be_sent_again(
         assert await link.submit(following) == Unknown()
 
 
-async def test_more_clients_than_a_room_remembers_are_refused_not_forgotten() -> None:
+async def test_more_clients_than_a_room_remembers_are_refused_not_forgotten(
+    autojump_clock: object,
+) -> None:
     authority = an_authority(max_clients=1)
     async with linked(authority) as link:
         first = Submission("plans", "one", 1, (Put("a.md", "a"),))
@@ -292,7 +308,9 @@ async def test_more_clients_than_a_room_remembers_are_refused_not_forgotten() ->
         assert await link.submit(first) == Accepted(1)
 
 
-async def test_a_selection_that_is_not_granted_is_refused_and_its_transfers_end() -> None:
+async def test_a_selection_that_is_not_granted_is_refused_and_its_transfers_end(
+    autojump_clock: object,
+) -> None:
     authority = an_authority(page_size=1)
     authority.put("plans", "a.md", "a")
     authority.put("plans", "b.md", "b")
@@ -307,7 +325,7 @@ async def test_a_selection_that_is_not_granted_is_refused_and_its_transfers_end(
         assert (await link.discover()).rooms[0].selection == "part"
 
 
-async def test_a_document_that_was_moved_is_of_the_new_revision() -> None:
+async def test_a_document_that_was_moved_is_of_the_new_revision(autojump_clock: object) -> None:
     authority = an_authority()
     authority.put("plans", "a.md", "a")
     assert authority.write("plans", Move("a.md", "A.md", 1)) == Accepted(2)
