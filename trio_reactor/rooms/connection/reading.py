@@ -44,11 +44,11 @@ class Reading:
     async def bootstrap(self, room: Room, generation: Generation, link: Link) -> None:
         """Read a whole room, page by page, from where that stopped."""
         core = self._core
-        selection = room.listing.selection
+        selection, held = room.listing.selection, room.held
         transfer = room.transfer
         if transfer is not None and transfer.selection != selection:
             transfer = None
-        repeats = 0
+        repeats = discontinued = 0
         while True:
             token = None if transfer is None else transfer.token
             page = await self._core.ask(
@@ -56,9 +56,10 @@ class Reading:
             )
             match page:
                 case Discontinued():
-                    if transfer is None:
+                    discontinued += 1
+                    if transfer is None or discontinued > core.options.max_faults:
                         raise ProviderFault(
-                            f"{room.name}: a transfer was discontinued that was not begun",
+                            f"{room.name}: a transfer is discontinued over and over",
                             room=room.name,
                         )
                     await core.write(room, lambda content, number: content.abandon(number))
@@ -87,6 +88,10 @@ class Reading:
             )
             generation.check()
             if page.next is None:
+                if held is not None and page.version < held and not room.renewed:
+                    # Nobody else moves this room: it is the authority that went back.
+                    await self.restore(room, page.version)
+                    generation.check()
                 await self._publish_whole(room, generation, page, selection)
                 return
             transfer = Transfer(page.transfer, selection, page.version, page.number + 1, page.next)

@@ -275,9 +275,10 @@ class Ledger:
 
     # ----------------------------------------------------------------------------------- reading
 
-    def discovery(self, member: str) -> Discovery:
-        """What is told to who connects."""
+    def discovery(self, member: str) -> tuple[Discovery, int]:
+        """What is told to who connects, and from where to listen to what is announced then."""
         with self.reading():
+            last = self.last_announcement()
             rooms = tuple(
                 Listing(
                     str(name),
@@ -296,7 +297,8 @@ class Ledger:
                 )
             )
             epoch = str(self._one("SELECT value FROM fact WHERE name = 'epoch'"))
-        return Discovery(epoch, member, Terms(capabilities=CAPABILITIES, limits=self.limits), rooms)
+        terms = Terms(capabilities=CAPABILITIES, limits=self.limits)
+        return Discovery(epoch, member, terms, rooms), last
 
     def expired(
         self, member: str, versions: Iterable[tuple[str, int]]
@@ -373,9 +375,9 @@ class Ledger:
         """What is newer than a version."""
         with self.reading():
             number, version, floor, _, _ = self._readable(member, room)
-            if since < floor:
+            if not floor <= since <= version:
                 return BeyondHorizon(room)
-            if since >= version:
+            if since == version:
                 return Current(room, version)
             return self._changes(number, room, since, version)
 

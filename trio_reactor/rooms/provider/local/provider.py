@@ -163,7 +163,11 @@ class LocalLink(trio.abc.ReceiveChannel[Announcement]):
 
     async def discover(self) -> Discovery:
         """Who is signed in, what is offered, and what rooms there are."""
-        return await self._run(partial(self._ledger.discovery, self.member))
+        discovery, last = await self._run(partial(self._ledger.discovery, self.member))
+        if self._last is None:
+            self._last = last
+            self._bell.ring()  # whoever reads already looks from here on
+        return discovery
 
     async def hold(self, holding: Holding, /) -> tuple[str, ...]:
         """Say what is held; returns the rooms that must be read again."""
@@ -172,7 +176,7 @@ class LocalLink(trio.abc.ReceiveChannel[Announcement]):
         )
         self._last = last
         self._waiting.extend(news)
-        self._bell.ring()  # whoever reads already looks from here on
+        self._bell.ring()  # for who reads already
         return expired
 
     def published(self, room: str, version: int, /) -> None:
