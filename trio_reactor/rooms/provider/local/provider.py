@@ -174,7 +174,8 @@ class LocalLink(trio.abc.ReceiveChannel[Announcement]):
         expired, news, last = await self._run(
             partial(self._ledger.expired, self.member, tuple(holding.versions.items()))
         )
-        self._last = last
+        # What was announced since the discovery is read too: it may be about the listing.
+        self._last = last if self._last is None else self._last
         self._waiting.extend(news)
         self._bell.ring()  # for who reads already
         return expired
