@@ -11,7 +11,7 @@ import trio
 from pydantic import BaseModel
 
 from trio_reactor.channel import Subscription
-from trio_reactor.errors import Closed, ReactorError
+from trio_reactor.errors import Closed, Overflow, ReactorError
 from trio_reactor.events import Event
 from trio_reactor.rooms.errors import (
     ActionRefused,
@@ -594,14 +594,15 @@ class Rooms:
 
     async def wait_synchronized(self) -> Status:
         """Sleep until all is synchronized; returns how it stands then."""
-        with self.events.observe(self.status, StatusChanged) as (found, changes):
-            status = found
-            while status.state != "synchronized":
-                event = (await changes.receive()).event
-                assert isinstance(event, StatusChanged)  # noqa: S101 - nothing else is observed
-                status = event.status
-            await trio.lowlevel.checkpoint()
-            return status
+        while True:
+            with self.events.observe(self.status, StatusChanged) as (_, changes):
+                try:
+                    while self.status().state != "synchronized":
+                        await changes.receive()
+                except Overflow:
+                    continue  # what matters is how it stands now
+                await trio.lowlevel.checkpoint()
+                return self.status()
 
     async def stop(self, timeout: float) -> bool:
         """Take no more edits, and finish what was begun and queued, within a budget.
