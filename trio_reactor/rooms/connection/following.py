@@ -184,7 +184,9 @@ class Following:
             partial(self._provider.connect, client),
             name=f"connection {generation.number}",
             on_lost=lambda _: generation.end(Lost("the connection was lost")),
-            on_ended=lambda _: generation.end(Lost("the connection has ended")),
+            on_ended=lambda ended: generation.end(
+                only(ended.failure or Lost("the connection has ended"))
+            ),
         )
         try:
             with trio.move_on_after(core.options.connect_timeout) as budget:
@@ -370,7 +372,7 @@ class Following:
             content.set_fact("epoch", discovery.epoch)
             content.set_fact("terms", msgspec.json.encode(discovery.terms).decode())
             for listing in admitted:
-                content.list_room(listing, core.incarnation)
+                content.list_room(listing)
             for name in gone:
                 content.unlist(name)
             given: dict[str, tuple[Draft, ...]] = {}

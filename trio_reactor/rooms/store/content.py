@@ -172,7 +172,7 @@ class Content:
         found = self._database.execute("SELECT version FROM room WHERE id = ?", (room,)).get
         return found if isinstance(found, int) else None
 
-    def list_room(self, listing: Listing, incarnation: str) -> None:
+    def list_room(self, listing: Listing) -> None:
         """Take a room into the listing, or what is new about one that is there."""
         encoded = _encode(listing)
         found = self._database.execute("SELECT id FROM room WHERE name = ?", (listing.room,)).get
@@ -185,12 +185,16 @@ class Content:
             return
         # A room that is given back is a new one: what it submits must never be taken for what the
         # one before it did.
-        admissions = self.load_number("admissions") + 1
-        self.set_fact("admissions", str(admissions))
         self._database.execute(
             "INSERT INTO room (name, client, listing) VALUES (?, ?, ?)",
-            (listing.room, f"{incarnation}.{admissions}", encoded),
+            (listing.room, self._next_client(), encoded),
         )
+
+    def _next_client(self) -> str:
+        """A name for who submits that was never used."""
+        admissions = self.load_number("admissions") + 1
+        self.set_fact("admissions", str(admissions))
+        return f"{self.fact('incarnation')}.{admissions}"
 
     def unlist(self, name: str) -> None:
         """Keep a room that is not listed any more."""
@@ -199,15 +203,11 @@ class Content:
     def renew_clients(self, incarnation: str) -> None:
         """Give every room a client's name that was never used: the store is an old copy."""
         self.set_fact("incarnation", incarnation)
-        rooms = self._database.execute("SELECT id FROM room ORDER BY id").fetchall()
-        admissions = self.load_number("admissions")
-        for (room,) in rooms:
-            admissions += 1
+        for (room,) in self._database.execute("SELECT id FROM room ORDER BY id").fetchall():
             self._database.execute(
                 "UPDATE room SET client = ?, sequence = 0 WHERE id = ?",
-                (f"{incarnation}.{admissions}", room),
+                (self._next_client(), room),
             )
-        self.set_fact("admissions", str(admissions))
 
     def glance(self, room: int) -> Glance:
         """What of a room waits."""
@@ -363,7 +363,11 @@ class Content:
         """
         drafts = self.outbox.offer_again(room, version, written=written)
         self.outbox.arrive(room, _NEWEST)
-        self._database.execute("UPDATE room SET selection = NULL WHERE id = ?", (room,))
+        # It may have forgotten sequences that were used: under another name all are new.
+        self._database.execute(
+            "UPDATE room SET selection = NULL, client = ?, sequence = 0 WHERE id = ?",
+            (self._next_client(), room),
+        )
         return drafts
 
     # ------------------------------------------------------------------------------------ reading
