@@ -86,7 +86,11 @@ class _Write(Generic[T, R]):
         self.settled = True
         self.failure = failure
         if failure is None:
-            self.result = self.committed(outcome)
+            try:
+                self.result = self.committed(outcome)
+            except BaseException:
+                self.failure = _untold()
+                raise
 
     def wake(self) -> None:
         if self._event is not None:
@@ -94,7 +98,8 @@ class _Write(Generic[T, R]):
 
     async def wait(self) -> R:
         if not self.settled:
-            self._event = trio.Event()
+            if self._event is None:
+                self._event = trio.Event()
             await self._event.wait()
         else:
             await trio.lowlevel.checkpoint()
@@ -250,9 +255,13 @@ class Writer:
                 self._failure = failure
                 _log.debug("the store has failed")
                 self._on_failed(failure)
+        except BaseException:
+            # A defect of one ends the writer; nobody else sleeps on because of that.
+            outcomes = [(None, Closed("the writer ended before this was written")) for _ in group]
+            raise
         finally:
             self._busy = False
-        self._settle(group, outcomes)
+            self._settle(group, outcomes)
 
     def _settle(self, writes: Sequence[_Write[Any, Any]], outcomes: Sequence[Outcome]) -> None:
         """Call every callback, then wake everybody who waits."""
@@ -261,7 +270,14 @@ class Writer:
                 write.settle(result, failure)
         finally:
             for write in writes:
+                if not write.settled:  # the callback of one before it raised
+                    write.settled = True
+                    write.failure = _untold()
                 write.wake()
+
+
+def _untold() -> Closed:
+    return Closed("the writer ended while this was taken in; it was written", outcome="replied")
 
 
 def _nothing(_: Content) -> None:
