@@ -107,10 +107,11 @@ async def test_every_callback_runs_before_anybody_who_waits(
         log.append(f"{name} woke")
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(writer.run)
         for name in ("a", "b", "c"):
             nursery.start_soon(write, name)
         await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(writer.run)
+        await writer.wait_quiet()
         writer.close()
     committed = [each for each in log if each.startswith("committed")]
     assert log[:3] == committed

@@ -180,7 +180,7 @@ class SearchRefused(Refused, ValueError):
     """
 
     def __init__(self, query: str, detail: str) -> None:
-        shown = ascii(query) if len(query) <= 80 else f"{ascii(query[:80])}…"
+        shown = ascii(query) if len(query) <= 80 else f"{query[:80]!a}…"
         super().__init__(f"{shown}: this is no query", detail=detail)
         self.query = query
 

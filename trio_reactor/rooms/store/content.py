@@ -516,13 +516,10 @@ class Content:
     def _renew_index(self) -> None:
         """Write the whole index anew: nothing is left in it of what was deleted.
 
-        Its own way of deleting for good takes words out of its leaves, but leaves the beginnings of
-        some in the tree above them.  Only a merge writes that anew, and it passes over an index
-        that is of one piece, or the part of it that is the result of a merge under way.  So those
-        are finished, and then all is merged with one more piece, which is taken out again.
+        A merge of all its pieces does that, but it passes over an index of one piece, which may
+        hold words that were written and deleted in one transaction.  So there is one more piece.
         """
         for statement in (
-            "INSERT INTO words (words) VALUES ('optimize')",
             "INSERT INTO words (rowid, path, text) VALUES (-1, '', '0')",
             "INSERT INTO words (words) VALUES ('optimize')",
             "INSERT INTO words (words, rowid, path, text) VALUES ('delete', -1, '', '0')",

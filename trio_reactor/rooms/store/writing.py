@@ -121,7 +121,7 @@ class Writer:
         self._storage = storage
         self._on_failed = on_failed
         self._queue: deque[_Write[Any, Any]] = deque()
-        self._failure: BaseException | None = None
+        self._failure: ReplicaFailed | None = None
         self._closed = False
         self._idle: trio.Event | None = None
         self._quiet: trio.Event | None = None
@@ -238,11 +238,12 @@ class Writer:
         if not group[0].erases:
             while queue and len(group) < MAX_GROUP and not queue[0].erases:
                 group.append(queue.popleft())
+        if self._failure is not None:
+            self._settle(group, [(None, self._failure) for _ in group])
+            return
         outcomes: Sequence[Outcome] = ()
         self._busy = True
         try:
-            if self._failure is not None:
-                raise self._failure
             with trio.CancelScope(shield=True):
                 if group[0].erases:
                     await self._storage.erase(group[0].erases)
@@ -251,7 +252,7 @@ class Writer:
                     outcomes = await self._storage.commit([write.work for write in group])
         except ReplicaError as failure:
             outcomes = [(None, failure) for _ in group]
-            if self._failure is None and isinstance(failure, ReplicaFailed):
+            if isinstance(failure, ReplicaFailed):
                 self._failure = failure
                 _log.debug("the store has failed")
                 self._on_failed(failure)
