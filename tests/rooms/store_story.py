@@ -20,6 +20,7 @@ from trio_reactor.rooms.store.writing import Work
 
 SECRET = "zyxq"
 """Part of every word, name and byte of a room that is lost."""
+LOST = f"{SECRET}-room"
 
 
 def store_at(path: Path) -> ReplicaStore:

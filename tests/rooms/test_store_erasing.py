@@ -9,7 +9,7 @@ import apsw
 import pytest
 import trio
 from replica_story import admitted, page, same_words
-from store_story import SECRET, lived, published, stale_terms, store_at, traces
+from store_story import LOST, SECRET, lived, published, stale_terms, store_at, traces
 
 from trio_reactor.rooms.errors import ReplicaError
 from trio_reactor.rooms.model.entries import Document
@@ -17,8 +17,6 @@ from trio_reactor.rooms.store.content import Content
 from trio_reactor.rooms.store.file import ReplicaStore
 from trio_reactor.rooms.store.writing import Work
 from trio_reactor.world import SystemWorld
-
-LOST = f"{SECRET}-room"
 
 
 def fenced(content: Content) -> None:

@@ -281,6 +281,8 @@ def _opened(
             database.execute("PRAGMA secure_delete = ON").get  # noqa: B018 - it is run by being read
             # What is sorted or put aside must not lie in a file that nobody overwrites.
             database.execute("PRAGMA temp_store = MEMORY").get  # noqa: B018 - as above
+            # What an erasure that was cut short had overwritten last is in the log alone.
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").get  # noqa: B018 - as above
             content = Content(database)
             if content.fact("closed") == "no" and (
                 database.execute("PRAGMA integrity_check(1)").get != "ok"
