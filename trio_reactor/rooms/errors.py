@@ -19,6 +19,7 @@ __all__ = [
     "RoomNotReadable",
     "RoomRefused",
     "RoomsStopped",
+    "SearchRefused",
     "TooLarge",
     "Undecodable",
 ]
@@ -168,6 +169,20 @@ class ActionRefused(Refused, ValueError):
     def __init__(self, action: str, message: str) -> None:
         super().__init__(f"{action}: {message}")
         self.action = action
+
+
+class SearchRefused(Refused, ValueError):
+    """What is looked for is no full-text query.
+
+    Args:
+        query: What was given.
+        detail: What is wrong with it, in the database's words.
+    """
+
+    def __init__(self, query: str, detail: str) -> None:
+        shown = ascii(query) if len(query) <= 80 else f"{query[:80]!a}…"
+        super().__init__(f"{shown}: this is no query", detail=detail)
+        self.query = query
 
 
 class ErasureFailed(ReactorError):

@@ -70,9 +70,13 @@ def check_listing(listing: Listing) -> None:
         raise ProviderFault(f"{room}: its title has {len(listing.title)} characters", room=room)
     for root in listing.readonly:
         try:
-            check_root(root)
+            normal = check_root(root)
         except (TypeError, ValueError) as flaw:
             raise ProviderFault(f"{room}: a read-only root cannot be: {flaw}", room=room) from flaw
+        if normal != root:
+            raise ProviderFault(
+                f"{room}: {normal}: the read-only root is not in its one spelling", room=room
+            )
 
 
 def check_entry(room: str, entry: Entry, version: int, limits: Limits) -> None:
@@ -141,7 +145,7 @@ def check_page(
         )
     # What is newer than the transfer's beginning is settled by its last page.
     _check_entries(room, page.entries, page.version if page.next is None else _NEWEST, limits)
-    _check_removed(room, page.entries, page.removed)
+    _check_removed(room, page.entries, page.removed, limits)
 
 
 def check_advanced(advanced: Advanced, *, room: str, since: int, limits: Limits) -> None:
@@ -162,7 +166,7 @@ def check_advanced(advanced: Advanced, *, room: str, since: int, limits: Limits)
             f"{room}: a change leads from {since} back to {advanced.version}", room=room
         )
     _check_entries(room, advanced.entries, advanced.version, limits)
-    _check_removed(room, advanced.entries, advanced.removed)
+    _check_removed(room, advanced.entries, advanced.removed, limits)
 
 
 def check_clashes(room: str, conflicted: Conflicted, paths: Iterable[str], limits: Limits) -> None:
@@ -194,13 +198,23 @@ def _check_entries(room: str, entries: Sequence[Entry], version: int, limits: Li
         raise ProviderFault(f"{room}: two paths collide", room=room)
 
 
-def _check_removed(room: str, entries: Sequence[Entry], removed: Sequence[str]) -> None:
+def _check_removed(
+    room: str, entries: Sequence[Entry], removed: Sequence[str], limits: Limits
+) -> None:
+    if len(removed) > limits.max_entries:
+        raise ProviderFault(
+            f"{room}: {len(removed)} removed; max_entries is {limits.max_entries}", room=room
+        )
     written = {entry.path for entry in entries}
     for path in removed:
         try:
             normal = check_path(path)
         except (TypeError, ValueError) as flaw:
             raise ProviderFault(f"{room}: a removed path cannot be: {flaw}", room=room) from flaw
+        if normal != path:
+            raise ProviderFault(
+                f"{room}: {normal}: the removed path is not in its one spelling", room=room
+            )
         if path in written:
             raise ProviderFault(f"{room}: {normal}: both written and removed", room=room)
 

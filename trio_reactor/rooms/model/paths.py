@@ -98,11 +98,15 @@ def _flaw(part: str) -> str | None:
         return "a path holds only characters that can be printed"
     if not _SEPARATING.isdisjoint(part):
         return "a path holds no character that separates paths, drives or streams elsewhere"
-    # Some file systems read wide letters as plain ones, so those name devices too.
-    stem = unicodedata.normalize("NFKC", part).split(".", 1)[0].rstrip(" ").casefold()
+    # Some file systems read wide letters as plain ones, so those name the same.
+    plain = part if part.isascii() else unicodedata.normalize("NFKC", part)
+    if plain in {".", ".."}:
+        return "a path has no part that is read as '.' or '..' elsewhere"
+    stem = plain.split(".", 1)[0].rstrip(" ").casefold()
     if stem in _DEVICES:
         return "no part of a path is the name of a device"
-    if part.casefold() == ".git":
+    if plain.casefold() == ".git" or plain[:4].casefold() == "git~":
+        # The second is what some file systems call the first.
         return "no part of a path is '.git'"
     return None
 

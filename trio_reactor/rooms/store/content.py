@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, final
 
+import apsw
 import msgspec
 
+from trio_reactor.rooms.errors import SearchRefused
 from trio_reactor.rooms.model.answers import Message, Page
 from trio_reactor.rooms.model.edits import Delete, Move, Put, PutBinary
 from trio_reactor.rooms.model.entries import Entry
@@ -284,15 +286,14 @@ class Content:
                 whole[entry.path] = entry
             entries = tuple(whole.values())
             self.abandon(room)
-        covered = self.overlay.lift(room) if held is not None else ()
+        self.overlay.lift(room)
         self.overlay.replace(room, entries, reuse=same and held is not None)
         self._database.execute(
             "UPDATE room SET version = ?, selection = ? WHERE id = ?",
             (page.version, selection, room),
         )
         self.outbox.arrive(room, page.version)
-        if covered or held is None:
-            self.outbox.relay(room)
+        self.outbox.relay(room)
         return Landing(page.version, None, self.next_change())
 
     def _staged(self, room: int) -> Iterable[Entry]:
@@ -324,6 +325,7 @@ class Content:
         self._database.execute("UPDATE room SET version = ? WHERE id = ?", (version, room))
         freed = self.outbox.arrive(room, version)
         paths = {*(entry.path for entry in entries), *removed, *freed}
+        paths |= self.outbox.settle(room, paths - freed)
         return Landing(version, tuple(sorted(paths)), self.next_change())
 
     def arrived(self, room: int, version: int) -> Landing | None:
@@ -387,18 +389,26 @@ class Content:
         return found
 
     def search(self, query: str, rooms: Sequence[str] | None, most: int) -> list[Found]:
-        """Documents that match a full-text query, the best first."""
+        """Documents that match a full-text query, the best first.
+
+        Raises:
+            SearchRefused: The query is none.
+        """
         among = "" if rooms is None else f" AND room.name IN ({','.join('?' * len(rooms))})"
+        statement = (
+            "SELECT room.name, entry.path, words.rank,"  # noqa: S608 - only placeholders
+            " snippet(words, 1, '', '', '…', 16)"
+            " FROM words JOIN entry ON entry.id = words.rowid"
+            " JOIN room ON room.id = entry.room"
+            f" WHERE words MATCH ?{among} ORDER BY words.rank LIMIT ?"
+        )
+        try:
+            rows = self._database.execute(statement, (query, *(rooms or ()), most)).fetchall()
+        except (apsw.SQLError, UnicodeEncodeError) as failure:
+            raise SearchRefused(query, str(failure)) from failure
         return [
             Found(str(room), str(path), float(str(rank)), str(snippet))
-            for room, path, rank, snippet in self._database.execute(
-                "SELECT room.name, entry.path, words.rank,"  # noqa: S608 - only placeholders
-                " snippet(words, 1, '', '', '…', 16)"
-                " FROM words JOIN entry ON entry.id = words.rowid"
-                " JOIN room ON room.id = entry.room"
-                f" WHERE words MATCH ?{among} ORDER BY words.rank LIMIT ?",
-                (query, *(rooms or ()), most),
-            )
+            for room, path, rank, snippet in rows
         ]
 
     # --------------------------------------------------------------------------------------- bytes
@@ -550,8 +560,7 @@ class Content:
             for table in _ROOM_TABLES:
                 self._database.execute(f"DELETE FROM {table} WHERE room = ?", (room,))  # noqa: S608
             self._database.execute("DELETE FROM room WHERE id = ?", (room,))
-        # What the index has merged may hold words that no row has any more.
-        self._database.execute("INSERT INTO words (words) VALUES ('optimize')")
+        self._renew_index()
 
     def unfence(self, rooms: Iterable[str]) -> None:
         """Take the marks away: nothing of these rooms is left."""
@@ -575,7 +584,20 @@ class Content:
         """Delete everything but the facts: it is another member's now."""
         for table in (*_ROOM_TABLES, "room", "part", "fence"):
             self._database.execute(f"DELETE FROM {table}")  # noqa: S608 - ours
-        self._database.execute("INSERT INTO words (words) VALUES ('optimize')")
+        self._renew_index()
+
+    def _renew_index(self) -> None:
+        """Write the whole index anew: nothing is left in it of what was deleted.
+
+        A merge of all its pieces does that, but it passes over an index of one piece, which may
+        hold words that were written and deleted in one transaction.  So there is one more piece.
+        """
+        for statement in (
+            "INSERT INTO words (rowid, path, text) VALUES (-1, '', '0')",
+            "INSERT INTO words (words) VALUES ('optimize')",
+            "INSERT INTO words (words, rowid, path, text) VALUES ('delete', -1, '', '0')",
+        ):
+            self._database.execute(statement)
 
 
 def _bytes(row: Row) -> bytes:

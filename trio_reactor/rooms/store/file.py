@@ -279,6 +279,10 @@ def _opened(
             stack.callback(database.close)
             take(path, database, REPLICA, shared=True, whole=False)
             database.execute("PRAGMA secure_delete = ON").get  # noqa: B018 - it is run by being read
+            # What is sorted or put aside must not lie in a file that nobody overwrites.
+            database.execute("PRAGMA temp_store = MEMORY").get  # noqa: B018 - as above
+            # What an erasure that was cut short had overwritten last is in the log alone.
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").get  # noqa: B018 - as above
             content = Content(database)
             if content.fact("closed") == "no" and (
                 database.execute("PRAGMA integrity_check(1)").get != "ok"
@@ -290,6 +294,7 @@ def _opened(
             reading = connect(path)
             stack.callback(reading.close)
             reading.execute("PRAGMA query_only = ON").get  # noqa: B018 - as above
+            reading.execute("PRAGMA temp_store = MEMORY").get  # noqa: B018 - as above
             store = OpenStore(path, content, database, reading, turns, inline=inline)
         except Owned as failure:
             raise ReplicaBusy(

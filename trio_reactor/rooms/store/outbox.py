@@ -8,7 +8,7 @@ All of this runs in the store's thread, inside a transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, final
 
 import msgspec
@@ -26,7 +26,7 @@ from trio_reactor.rooms.model.edits import (
 )
 from trio_reactor.rooms.model.entries import Binary, Document, Entry
 from trio_reactor.rooms.model.held import Draft, DraftReason, QueuedEdit, Step
-from trio_reactor.rooms.model.paths import beneath, check_path
+from trio_reactor.rooms.model.paths import beneath, check_path, folded
 from trio_reactor.rooms.model.terms import Limits
 from trio_reactor.sqlite import Database, Row
 
@@ -115,15 +115,21 @@ class Outbox:
             )
         _check_size(name, operations, limits)
         touched: set[str] = set()
+        places: set[str] = set()
+        closed = [folded(root) for root in readonly]
         steps: list[Step] = []
         for given in operations:
             operation = _normal(name, given)
-            for path in paths_of(operation):
-                if path in touched:
+            paths = paths_of(operation)
+            for path in paths:
+                place = folded(path)
+                if place in places:
                     raise EditRefused(name, path, "invalid", "an edit changes a path once")
-                if any(beneath(root, path) for root in readonly):
+                # Elsewhere a directory may be this one though it is spelled in another case.
+                if any(beneath(root, place) for root in closed):
                     raise EditRefused(name, path, "read-only", "this path may not be written")
-                touched.add(path)
+            touched.update(paths)
+            places.update(map(folded, paths))
             steps.append(self._step(room, name, operation, seen))
         edit = self._insert(room, tuple(steps))
         for step in steps:
@@ -146,9 +152,10 @@ class Outbox:
             if operation.to == path:
                 raise EditRefused(name, path, "invalid", "it is moved to where it is")
             self._check_free(room, name, operation.to, but=path)
-        follows = self._overlay.is_covered(room, path)
-        base = None
-        if not follows and there is not None:
+        follows, base = False, None
+        if self._overlay.is_covered(room, path):
+            follows, base = self._following(room, path)
+        elif there is not None:
             base = there.entry.revision
         was = there.entry.text if there is not None and isinstance(there.entry, Document) else None
         return Step(
@@ -156,6 +163,15 @@ class Outbox:
             follows=follows,
             was=was if isinstance(operation, Put) else None,
         )
+
+    def _following(self, room: int, path: str) -> tuple[bool, int | None]:
+        """Whether the last edit of a path is still to be accepted; else what it is there now."""
+        for edit in reversed(self.edits(room)):
+            if path in _paths(edit):
+                if edit.state != "accepted":
+                    return True, None
+                return False, edit.version if path in _written(edit) else None
+        return False, None
 
     def _check_free(self, room: int, name: str, path: str, *, but: str | None = None) -> None:
         taken = self._overlay.taken_by(room, path)
@@ -222,14 +238,12 @@ class Outbox:
             " (SELECT version FROM accepted WHERE room = ? ORDER BY version DESC LIMIT ?)",
             (room, room, KEPT_ACCEPTED),
         )
-        became = {
-            entry.path: entry for entry in self.results(room, edit, version) if entry is not None
-        }
+        written = frozenset(_written(edit))
         paths = _paths(edit)
         for later in self.edits(room):
             if later.id <= edit.id or paths.isdisjoint(_paths(later)):
                 continue
-            steps = tuple(_resolved(step, paths, became) for step in later.steps)
+            steps = tuple(_resolved(step, paths, written, version) for step in later.steps)
             if steps != later.steps:
                 self._database.execute(
                     "UPDATE edit SET steps = ? WHERE id = ?", (_encode(steps), later.id)
@@ -237,7 +251,10 @@ class Outbox:
             paths = paths - _paths(later)  # whatever comes after follows that one
 
     def results(self, room: int, edit: QueuedEdit, version: int) -> tuple[Entry | None, ...]:
-        """What an edit makes of its paths once it is accepted; `None` for one that it empties."""
+        """What an edit makes of its paths once it is accepted; `None` for one that it empties.
+
+        What it moves is what is confirmed: every edit that was accepted before has to be here.
+        """
         found: list[Entry | None] = []
         for step in edit.steps:
             match step.operation:
@@ -269,12 +286,39 @@ class Outbox:
             return frozenset()
         gone = {edit.id for edit in arrived}
         self._database.executemany("DELETE FROM edit WHERE id = ?", [(number,) for number in gone])
-        still = frozenset(path for edit in edits if edit.id not in gone for path in _paths(edit))
-        freed = frozenset(path for edit in arrived for path in _paths(edit)) - still
+        still = frozenset(
+            folded(path) for edit in edits if edit.id not in gone for path in _paths(edit)
+        )
+        # What collides with a path that was covered lies beneath as well.
+        freed = [path for path in self._overlay.covered(room) if folded(path) not in still]
         # A path that is empty now may collide with one that is not.
-        for path in sorted(freed, key=lambda path: self._overlay.confirmed(room, path)[0] or 0):
+        freed.sort(key=lambda path: self._overlay.confirmed(room, path)[0] or 0)
+        for path in freed:
             self._overlay.uncover(room, path)
-        return freed
+        return frozenset(freed)
+
+    def settle(self, room: int, paths: Collection[str]) -> frozenset[str]:
+        """Let what is seen follow from what was confirmed anew at paths, where edits cover those.
+
+        Returns:
+            Other paths at which something else may be seen now.
+        """
+        anew = frozenset(paths)
+        places = frozenset(map(folded, anew))
+        based: dict[str, bool] = {}
+        for edit in self.edits(room):
+            for step in edit.steps:
+                for path in paths_of(step.operation):
+                    if folded(path) not in places:
+                        continue
+                    if path not in anew or isinstance(step.operation, Move):
+                        # What is seen elsewhere comes from here, or another spelling was written.
+                        return self.relay(room)
+                    based[path] = isinstance(step.operation, Put | PutBinary)
+        for path, there in based.items():
+            if there:
+                self._overlay.renew(room, path)
+        return frozenset()
 
     # --------------------------------------------------------------------------------- giving back
 
@@ -312,12 +356,14 @@ class Outbox:
         Returns:
             The drafts, and the paths at which something else may be seen now.
         """
-        lost = set(_paths(edit))
+        lost, places = set(_paths(edit)), set(map(folded, _paths(edit)))
         given: list[tuple[QueuedEdit, DraftReason, str, str | None, tuple[Clash, ...]]]
         given = [(edit, reason, code, detail, theirs)]
         for later in self.edits(room):
-            if later.id > edit.id and not lost.isdisjoint(_paths(later)):
+            # One that took the place of what an edit deleted or moved builds on it, too.
+            if later.id > edit.id and not places.isdisjoint(map(folded, _paths(later))):
                 lost |= _paths(later)
+                places.update(map(folded, _paths(later)))
                 given.append((later, "follows", "", None, ()))
         drafts = tuple(
             self.draft(
@@ -381,12 +427,21 @@ def _paths(edit: QueuedEdit) -> frozenset[str]:
     return frozenset(path for step in edit.steps for path in paths_of(step.operation))
 
 
-def _resolved(step: Step, paths: frozenset[str], became: Mapping[str, Entry]) -> Step:
+def _written(edit: QueuedEdit) -> Iterator[str]:
+    """The paths at which there is something after an edit."""
+    for step in edit.steps:
+        match step.operation:
+            case Put(path=path) | PutBinary(path=path) | Move(to=path):
+                yield path
+            case Delete():
+                pass
+
+
+def _resolved(step: Step, paths: frozenset[str], written: frozenset[str], version: int) -> Step:
     """A step of a later edit, based on what an accepted one made of its path."""
     if not step.follows or step.operation.path not in paths:
         return step
-    there = became.get(step.operation.path)
-    base = None if there is None else there.revision
+    base = version if step.operation.path in written else None
     return Step(msgspec.structs.replace(step.operation, base=base), follows=False, was=step.was)
 
 

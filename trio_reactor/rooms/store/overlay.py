@@ -4,6 +4,10 @@ What is confirmed and what is seen differ only at paths that a queued edit cover
 has what is seen and `beneath` what is confirmed.  So reading and searching look at `entry` alone,
 and a room without edits costs nothing more.
 
+Somebody else may write a path that collides with one that was made here.  That is nobody's fault,
+and not this store's to settle: until the authority has answered to the edit, the edit is seen, and
+what is confirmed lies hidden in `beneath` too.
+
 All of this runs in the store's thread, inside a transaction.
 """
 
@@ -100,7 +104,8 @@ class Overlay:
             is not None
         )
 
-    def _covered(self, room: int) -> tuple[str, ...]:
+    def covered(self, room: int) -> tuple[str, ...]:
+        """The paths at which something confirmed, or nothing, lies beneath what is seen."""
         return tuple(
             str(path)
             for (path,) in self._database.execute(
@@ -112,14 +117,15 @@ class Overlay:
 
     def confirm(self, room: int, entries: Iterable[Entry], removed: Iterable[str]) -> None:
         """Take in what the authority has; what covers it stays."""
-        covered = frozenset(self._covered(room))
+        covered = frozenset(self.covered(room))
         for path in removed:
             if path in covered:
                 self._beneath(room, path, NOTHING)
             else:
                 self._remove(room, path)
+        places = frozenset(map(folded, covered))
         for entry in entries:
-            if entry.path in covered:
+            if entry.path in covered or (places and folded(entry.path) in places):
                 self._beneath(room, entry.path, as_row(entry))
             else:
                 self._write(room, entry.path, as_row(entry), edited=False)
@@ -188,7 +194,7 @@ class Overlay:
 
     def lift(self, room: int) -> tuple[str, ...]:
         """Take everything off a room: what is confirmed is seen.  Returns the paths."""
-        paths = self._covered(room)
+        paths = self.covered(room)
         # What is not there is made room for first: a path may collide with what takes its place.
         for path in paths:
             if self.confirmed(room, path) == NOTHING:
@@ -196,6 +202,13 @@ class Overlay:
         for path in paths:
             self.uncover(room, path)
         return paths
+
+    def renew(self, room: int, path: str) -> None:
+        """Show what an edit put at a path as based on what is confirmed beneath it now."""
+        self._database.execute(
+            "UPDATE entry SET revision = ? WHERE room = ? AND folded = ? AND path = ? AND edited",
+            (self.confirmed(room, path)[0], room, folded(path), path),
+        )
 
     def uncover(self, room: int, path: str) -> None:
         """See at a path what is confirmed there."""
@@ -218,17 +231,26 @@ class Overlay:
         revision, text, digest, size = content
         key = (room, folded(path))
         row = self._database.execute(
-            "SELECT id, path, text, digest, size FROM entry WHERE room = ? AND folded = ?", key
+            "SELECT id, path, text, digest, size, edited, revision FROM entry"
+            " WHERE room = ? AND folded = ?",
+            key,
         ).fetchone()
+        if row is not None and row[1] != path:
+            if not edited:
+                raise ProviderFault("two paths of a room collide")
+            # Of two that collide the edited one is seen.
+            other, was_edited = str(row[1]), bool(row[5])
+            if not was_edited:
+                self._beneath(room, other, _content((row[6], *row[2:5])))
+            self._remove(room, other)
+            row = None
         if row is None:
             self._database.execute(
                 "INSERT INTO entry (room, path, folded, revision, text, digest, size, edited)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (room, path, key[1], revision, text, digest, size, int(edited)),
             )
-        elif row[1] != path:
-            raise ProviderFault("two paths of a room collide")
-        elif row[2:] == (text, digest, size):
+        elif row[2:5] == (text, digest, size):
             self._database.execute(
                 "UPDATE entry SET revision = ?, edited = ? WHERE id = ?",
                 (revision, int(edited), row[0]),

@@ -5,7 +5,10 @@ them.  `beneath` keeps what is confirmed at each path that a queued edit covers;
 `revision` means that nothing is.  Full text is indexed by triggers, so nothing can be seen that
 cannot be found, nor the other way round.
 
-What is deleted is overwritten: in the tables by `secure_delete`, in the index by its own setting.
+What is deleted is overwritten in the tables by `secure_delete`.  The index has a setting of that
+name too, which is not used: it leaves the beginnings of words behind, and damages the index where a
+word comes so often in a text that its places fill more than a page, and that text is written anew.
+Instead the index is written anew as a whole when rooms are erased.
 """
 
 from __future__ import annotations
@@ -137,7 +140,6 @@ REPLICA: Final = FileKind(
         path, text, content = 'entry', content_rowid = 'id',
         tokenize = "unicode61 remove_diacritics 2"
     );
-    INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
     CREATE TRIGGER entry_made AFTER INSERT ON entry BEGIN
         INSERT INTO words (rowid, path, text) VALUES (new.id, new.path, new.text);
     END;

@@ -86,7 +86,11 @@ class _Write(Generic[T, R]):
         self.settled = True
         self.failure = failure
         if failure is None:
-            self.result = self.committed(outcome)
+            try:
+                self.result = self.committed(outcome)
+            except BaseException:
+                self.failure = _untold()
+                raise
 
     def wake(self) -> None:
         if self._event is not None:
@@ -94,7 +98,8 @@ class _Write(Generic[T, R]):
 
     async def wait(self) -> R:
         if not self.settled:
-            self._event = trio.Event()
+            if self._event is None:
+                self._event = trio.Event()
             await self._event.wait()
         else:
             await trio.lowlevel.checkpoint()
@@ -116,7 +121,7 @@ class Writer:
         self._storage = storage
         self._on_failed = on_failed
         self._queue: deque[_Write[Any, Any]] = deque()
-        self._failure: BaseException | None = None
+        self._failure: ReplicaFailed | None = None
         self._closed = False
         self._idle: trio.Event | None = None
         self._quiet: trio.Event | None = None
@@ -233,11 +238,12 @@ class Writer:
         if not group[0].erases:
             while queue and len(group) < MAX_GROUP and not queue[0].erases:
                 group.append(queue.popleft())
+        if self._failure is not None:
+            self._settle(group, [(None, self._failure) for _ in group])
+            return
         outcomes: Sequence[Outcome] = ()
         self._busy = True
         try:
-            if self._failure is not None:
-                raise self._failure
             with trio.CancelScope(shield=True):
                 if group[0].erases:
                     await self._storage.erase(group[0].erases)
@@ -246,13 +252,17 @@ class Writer:
                     outcomes = await self._storage.commit([write.work for write in group])
         except ReplicaError as failure:
             outcomes = [(None, failure) for _ in group]
-            if self._failure is None and isinstance(failure, ReplicaFailed):
+            if isinstance(failure, ReplicaFailed):
                 self._failure = failure
                 _log.debug("the store has failed")
                 self._on_failed(failure)
+        except BaseException:
+            # A defect of one ends the writer; nobody else sleeps on because of that.
+            outcomes = [(None, Closed("the writer ended before this was written")) for _ in group]
+            raise
         finally:
             self._busy = False
-        self._settle(group, outcomes)
+            self._settle(group, outcomes)
 
     def _settle(self, writes: Sequence[_Write[Any, Any]], outcomes: Sequence[Outcome]) -> None:
         """Call every callback, then wake everybody who waits."""
@@ -261,7 +271,14 @@ class Writer:
                 write.settle(result, failure)
         finally:
             for write in writes:
+                if not write.settled:  # the callback of one before it raised
+                    write.settled = True
+                    write.failure = _untold()
                 write.wake()
+
+
+def _untold() -> Closed:
+    return Closed("the writer ended while this was taken in; it was written", outcome="replied")
 
 
 def _nothing(_: Content) -> None:
