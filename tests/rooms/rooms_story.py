@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,13 @@ async def texts(rooms: Rooms, room: str) -> dict[str, str]:
     }
 
 
-async def told(rooms: Rooms, kind: Any, subscription: Any) -> Any:
-    """The next event of a kind."""
+async def until(fits: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something is so, however long that takes by the virtual clock."""
     with trio.fail_after(3_600):
-        while True:
-            event = (await subscription.receive()).event
-            if isinstance(event, kind):
-                return event
+        while not await fits():  # noqa: ASYNC110 - it is in the store, of which no event tells
+            await trio.sleep(0.1)
+
+
+def kept(directory: Path) -> bytes:
+    """The bytes of all files of a directory."""
+    return b"".join(path.read_bytes() for path in directory.iterdir())

@@ -6,9 +6,8 @@ fences (the room's and the generation's), and has the store and memory changed i
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from typing import final
+from collections.abc import Callable
+from typing import assert_never, final
 
 import trio
 
@@ -22,11 +21,11 @@ from trio_reactor.rooms.errors import (
     RoomNotReadable,
     RoomRefused,
 )
-from trio_reactor.rooms.provider.protocol import Conversing, Link
+from trio_reactor.rooms.provider.protocol import Conversing
 from trio_reactor.rooms.sync.answering import (
     Merge,
 )
-from trio_reactor.rooms.sync.steps import next_step
+from trio_reactor.rooms.sync.steps import Step, next_step
 
 from .core import Core, only
 from .generation import Generation
@@ -69,7 +68,7 @@ class Carrying:
         generation.began()
         generation.nursery.start_soon(self._carry, room, generation, name=f"carrying {room.name}")
 
-    def _step(self, room: Room, generation: Generation) -> str:
+    def _step(self, room: Room, generation: Generation) -> Step:
         facts = room.facts(
             generation.phase,
             writable=not self._core.halted,
@@ -83,16 +82,13 @@ class Carrying:
                 step = self._step(room, generation)
                 if step == "rest":
                     break
-                async with generation.reads, self._weather(room, generation) as link:
-                    match step:
-                        case "bootstrap":
-                            await self.reading.bootstrap(room, generation, link)
-                        case "refresh":
-                            await self.reading.refresh(room, generation, link)
-                        case "submit":
-                            await self._submitting.submit(room, generation, link)
-                        case _:
-                            await self._talking.converse(room, generation, link)
+                try:
+                    async with generation.reads:
+                        room.check()
+                        generation.check()
+                        await self._take(step, room, generation)
+                except Exception as raised:  # noqa: BLE001 - what is a defect is raised again
+                    self.met(only(raised), room, generation)
         finally:
             # In one step with the decision to rest: whoever wakes it now starts another task.
             if room.carrier is generation:
@@ -100,17 +96,23 @@ class Carrying:
             generation.rested()
             self._core.registry.count(room)
 
-    @asynccontextmanager
-    async def _weather(self, room: Room, generation: Generation) -> AsyncGenerator[Link]:
-        """Take in what may go wrong with a step."""
+    async def _take(self, step: Step, room: Room, generation: Generation) -> None:
+        """Take one step."""
         link = generation.link
         assert link is not None  # noqa: S101 - rooms are carried while there is one
-        try:
-            room.check()
-            generation.check()
-            yield link
-        except Exception as raised:  # noqa: BLE001 - what is a defect is raised again
-            self.met(only(raised), room, generation)
+        match step:
+            case "bootstrap":
+                await self.reading.bootstrap(room, generation, link)
+            case "refresh":
+                await self.reading.refresh(room, generation, link)
+            case "submit":
+                await self._submitting.submit(room, generation, link)
+            case "converse":
+                await self._talking.converse(room, generation, link)
+            case "rest":
+                await trio.lowlevel.checkpoint()
+            case _:
+                assert_never(step)
 
     def met(self, failure: BaseException, room: Room, generation: Generation) -> None:
         """Take in what went wrong about a room; what is a defect is raised."""
