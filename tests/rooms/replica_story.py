@@ -36,7 +36,7 @@ def page(room: str, version: int, *entries: Entry, number: int = 0, transfer: st
 
 def admitted(content: Content, name: str = ROOM) -> int:
     """A room's number, once it is listed."""
-    content.list_room(Listing(name), "incarnation")
+    content.list_room(Listing(name))
     number = content.room(name)
     assert number is not None
     return number

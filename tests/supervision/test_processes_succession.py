@@ -91,7 +91,7 @@ async def test_another_users_process_is_not_listened_to() -> None:
         pytest.skip("only root can be another user")
     gone = Gone("echo", "adopt", 60)
     gone.kill()
-    told = subprocess.run(  # noqa: ASYNC221 - nothing else is to be done meanwhile
+    told = subprocess.run(
         [sys.executable, "-c", STRANGER, gone.child.address[1:]],
         capture_output=True,
         timeout=30,

@@ -388,14 +388,14 @@ async def test_a_journal_that_cannot_be_read_is_refused_and_left_as_it_is(
 ) -> None:
     await filled(path)
     if damage is None:
-        path.write_bytes(b"a letter to somebody\n" * 1000)  # noqa: ASYNC240
+        path.write_bytes(b"a letter to somebody\n" * 1000)
     else:
         execute(path, damage)
-    before = path.read_bytes()  # noqa: ASYNC240
+    before = path.read_bytes()
     with pytest.raises(error, match=named):
         async with open_supervisor(SqliteStore(path), LocalProcesses()):
             raise AssertionError("it was served")
-    assert path.read_bytes() == before  # noqa: ASYNC240
+    assert path.read_bytes() == before
 
 
 ELSEWHERE = """
@@ -516,7 +516,7 @@ async def test_a_journal_that_goes_away_poisons_and_every_lease_still_ends(path:
             handle = (await supervisor.open("key", lease=1.0)).handle
             await supervisor.load(handle, code("sleep"))
             pid = int((await supervisor.channel(handle).receive_some()).split()[0])
-            path.unlink()  # noqa: ASYNC240
+            path.unlink()
             with open_pidfd(pid) as gone:
                 with pytest.raises((StoreFailed, SupervisorPoisoned)):
                     await supervisor.open("next")

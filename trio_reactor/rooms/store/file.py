@@ -16,7 +16,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
-from typing import Literal, TypeAlias, TypeVar, final
+from typing import Final, Literal, TypeAlias, TypeVar, final
 
 import apsw
 import msgspec
@@ -45,6 +45,9 @@ from .tables import REPLICA
 __all__ = ["OpenStore", "Opened", "ReplicaStore", "StorageLoss"]
 
 T = TypeVar("T")
+
+_TROUBLE: Final = (apsw.Error, OSError, msgspec.MsgspecError, UnicodeDecodeError)
+"""What using the file raises; the last two if what it holds is not what was written."""
 
 StorageLoss: TypeAlias = Literal["missing", "restored"]
 """A store that is not what its witness saw: it was made anew, or is an old copy."""
@@ -162,7 +165,7 @@ class OpenStore:
             outcome = "unknown"
             database.execute("COMMIT")
             self._witness.check()
-        except (apsw.Error, OSError) as failure:
+        except _TROUBLE as failure:
             self._undo()
             content.change = before
             raise self._failed(failure, outcome) from failure
@@ -197,7 +200,7 @@ class OpenStore:
                     return work(self._seen)
                 finally:
                     self._reading.execute("ROLLBACK")
-            except (apsw.Error, OSError) as failure:
+            except _TROUBLE as failure:
                 raise self._failed(failure, "not-submitted") from failure
 
     def _erase(self, rooms: tuple[str, ...]) -> None:
@@ -213,7 +216,7 @@ class OpenStore:
                 self._content.unfence(rooms)
                 self._database.execute("COMMIT")
                 self._empty_log()
-            except (apsw.Error, OSError) as failure:
+            except _TROUBLE as failure:
                 self._undo()
                 raise self._failed(failure, "unknown") from failure
             except BaseException:
@@ -236,9 +239,10 @@ class OpenStore:
         if self._closed:
             raise Closed(f"{self.path}: this store is closed")
 
-    def _failed(self, failure: apsw.Error | OSError, outcome: Outcome) -> ReplicaError:
+    def _failed(self, failure: Exception, outcome: Outcome) -> ReplicaError:
         detail = str(failure)
-        match trouble_of(failure):
+        known = isinstance(failure, (apsw.Error, OSError))
+        match trouble_of(failure) if known else "damaged":
             case "full":
                 # What was begun is undone, and there may be room later.
                 return ReplicaError(

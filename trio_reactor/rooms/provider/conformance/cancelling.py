@@ -92,7 +92,7 @@ async def _uploads(trial: Trial) -> None:
             )
             with trial.soon("did not take bytes"):
                 received = await storing.upload(ROOM, digest, size, 0, b"")
-                trial.require(received in {0, 5}, f"received {received} of 5 bytes")
+                trial.require(0 <= received <= 5, f"received {received} of 5 bytes")
                 received = await storing.upload(ROOM, digest, size, received, data[received:])
             trial.require(received == size, f"received {received} of {size} bytes")
             await linked.accepted(step + 1, PutBinary(f"{step}.bin", digest, size))

@@ -32,23 +32,36 @@ MOST_STEPS: Final = 50
 
 async def _reaches(trial: Trial, linked: Linked, version: int, room: str = ROOM) -> None:
     """Listen until a room is announced at a version; each change on the way must be right."""
+    for announcement in await _heard(linked, version, room):
+        _check(trial, linked, announcement, room)
+
+
+async def _heard(linked: Linked, version: int, room: str = ROOM) -> list[Announced]:
+    """What is announced of a room until it is at a version."""
+    heard: list[Announced] = []
 
     def fits(announcement: Announcement) -> bool:
         if not isinstance(announcement, Announced) or announcement.room != room:
             return False
-        trial.require(
-            announcement.version <= trial.version(room),
-            f"announced version {announcement.version} of a room of {trial.version(room)}",
-        )
-        if announcement.change is not None:
-            trial.require(
-                announcement.change.version == announcement.version,
-                f"announced version {announcement.version} with the change {announcement.change}",
-            )
-            linked.advanced(announcement.change, announcement.change.since)
+        heard.append(announcement)
         return announcement.version >= version
 
     await linked.told(f"version {version} of {room}", fits)
+    return heard
+
+
+def _check(trial: Trial, linked: Linked, announcement: Announced, room: str) -> None:
+    """See that what was announced of a room is so, now that nobody writes."""
+    trial.require(
+        announcement.version <= trial.version(room),
+        f"announced version {announcement.version} of a room of {trial.version(room)}",
+    )
+    if announcement.change is not None:
+        trial.require(
+            announcement.change.version == announcement.version,
+            f"announced version {announcement.version} with the change {announcement.change}",
+        )
+        linked.advanced(announcement.change, announcement.change.since)
 
 
 @LISTENING.case("what is written after it was said what is held is announced", decisive=True)
@@ -59,9 +72,17 @@ async def _announced(trial: Trial) -> None:
         trial.require(expired == (), f"called {expired} beyond the horizon")
         await trial.put("a.md", "a")  # before anybody listens
         await _reaches(trial, linked, 1)
+        heard: list[Announced] = []
+
+        async def listen() -> None:
+            heard.extend(await _heard(linked, 2))
+
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_reaches, trial, linked, 2)
+            nursery.start_soon(listen)
             await trial.put("a.md", "b")
+        # It may be announced before whoever writes it hears that it was written.
+        for announcement in heard:
+            _check(trial, linked, announcement, ROOM)
         await linked.accepted(1, Put("b.md", "its own too"))
         await _reaches(trial, linked, 3)
         await linked.caught_up(0)
@@ -128,6 +149,10 @@ async def _revoked(trial: Trial) -> None:
 
 def _is_of(room: str, told: Announcement) -> bool:
     return isinstance(told, Announced | Said) and told.room == room
+
+
+def _version(told: Announcement) -> int | None:
+    return told.version if isinstance(told, Announced) else None
 
 
 @LISTENING.case("that a room was removed is announced as a revocation", "remove")
@@ -207,26 +232,30 @@ async def _changes(trial: Trial) -> None:
 @LISTENING.case("whoever falls behind is told to discover again, and nothing is missed unsaid")
 async def _overflow(trial: Trial) -> None:
     await trial.room(ADA)
+    await trial.room(ADA, room="notes")
     async with trial.linked() as linked:
-        await linked.hold(ROOM)
+        await linked.hold(ROOM, "notes")
+        await trial.put("a.md", "the first", room="notes")
         writes = trial.rig.backlog * 2 + 2
         for number in range(writes):
             await trial.put("a.md", f"{number}")
-        heard = 0
+        heard: list[Announcement] = []
 
         def fits(told: Announcement) -> bool:
-            nonlocal heard
-            heard += 1
+            heard.append(told)
             trial.require(
-                heard <= trial.rig.backlog + 2,
-                f"kept {heard} announcements; backlog is {trial.rig.backlog}",
+                len(heard) <= trial.rig.backlog + 2,
+                f"kept {len(heard)} announcements; backlog is {trial.rig.backlog}",
             )
-            return told == Relisted() or (isinstance(told, Announced) and told.version == writes)
+            return told == Relisted() or (_is_of(ROOM, told) and _version(told) == writes)
 
         found, _ = await linked.told("that something was missed", fits)
         if found == Relisted():
             version = (await linked.listed())[ROOM].version
             trial.require(version == writes, f"listed version {version} of {writes}")
+        else:
+            missed = not any(_is_of("notes", told) for told in heard)
+            trial.require(not missed, "announced the last, and not that the first was missed")
         await trial.put("a.md", "after")
         await _reaches(trial, linked, writes + 1)
 
