@@ -88,13 +88,13 @@ def _name(base: type) -> str:
 
 def _outcome(error: type[ReactorError]) -> str:
     """What it says of the operation where it was not told otherwise, which may be always."""
-    needed = {
-        name: ""
-        for name, each in inspect.signature(error).parameters.items()
-        if each.kind is each.KEYWORD_ONLY and each.default is each.empty
-    }
+    missing = [
+        each for each in inspect.signature(error).parameters.values() if each.default is each.empty
+    ]
+    by_name = {each.name: "" for each in missing if each.kind is each.KEYWORD_ONLY}
+    by_place = ["" for each in missing if each.kind is each.POSITIONAL_OR_KEYWORD]
     made = cast("Callable[..., ReactorError]", error)
-    return f"`{made('', **needed).outcome}`"
+    return f"`{made(*by_place, **by_name).outcome}`"
 
 
 def _meaning(error: type[ReactorError]) -> str:
