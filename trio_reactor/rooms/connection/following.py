@@ -17,7 +17,7 @@ from typing import TypeVar, assert_never, final
 import msgspec
 import trio
 
-from trio_reactor.errors import Closed, Failed, Lost, TimedOut, is_expected
+from trio_reactor.errors import Lost, TimedOut, is_expected
 from trio_reactor.events import FailureRecord
 from trio_reactor.rooms import events
 from trio_reactor.rooms.errors import (
@@ -160,22 +160,21 @@ class Following:
 
     async def _live(self, generation: Generation) -> None:
         """Live through one connection."""
-        core = self._core
         try:
             async with self._leaving:
                 with generation.scope:
                     await self._connect(generation)
         except Exception as raised:  # noqa: BLE001 - what is a defect is raised again
-            failure = only(raised)
-            if isinstance(failure, Closed | Failed) and core.owner.stopping.is_set:
-                generation.end(failure)
-                return
-            if isinstance(failure, ReplicaUnusable) or not is_expected(failure):
-                generation.end(failure)
-                raise failure from None
-            generation.end(failure)
+            self._met(raised, generation)
         finally:
             generation.end()
+
+    def _met(self, raised: Exception, generation: Generation) -> None:
+        """Take in what ended a connection; what is a defect is raised."""
+        failure = only(raised)
+        generation.end(failure)
+        if isinstance(failure, ReplicaUnusable) or not is_expected(failure):
+            raise failure from None
 
     async def _connect(self, generation: Generation) -> None:
         core = self._core
@@ -197,8 +196,12 @@ class Following:
             generation.link = attempt.value
             async with trio.open_nursery() as nursery:
                 generation.nursery = nursery
-                await self._open(generation, attempt.value)
-                await self._relist(generation, attempt.value)
+                try:
+                    await self._open(generation, attempt.value)
+                    await self._relist(generation, attempt.value)
+                except Exception as raised:  # noqa: BLE001 - what is a defect is raised again
+                    # Here, where nothing else is raised together with it.
+                    self._met(raised, generation)
         finally:
             generation.nursery = None
             # A request, which its own task carries out: nobody waits for it here.

@@ -241,8 +241,8 @@ class OpenStore:
 
     def _failed(self, failure: Exception, outcome: Outcome) -> ReplicaError:
         detail = str(failure)
-        known = isinstance(failure, (apsw.Error, OSError))
-        match trouble_of(failure) if known else "damaged":
+        # What cannot be decoded is not what was written.
+        match trouble_of(failure) if isinstance(failure, apsw.Error | OSError) else "damaged":
             case "full":
                 # What was begun is undone, and there may be room later.
                 return ReplicaError(
